@@ -97,6 +97,33 @@ fn main() {
         Err(error) => panic!("the compiler could not be started for the cards' self-test: {error}"),
     }
 
+    let files = room.join("../guest/files");
+    println!("cargo::rerun-if-changed={}", files.display());
+    // Static: it runs in images that have no C library, or another one.
+    let built = Command::new(&rustc)
+        .arg(files.join("main.rs"))
+        .args(["--edition", "2024", "--crate-name", "files"])
+        .args(["--target", &target])
+        .arg(format!("--remap-path-prefix={}/..=src", room.display()))
+        .args(["-C", "opt-level=s", "-C", "panic=abort", "-C", "lto=fat"])
+        .args(["-C", "codegen-units=1", "-C", "strip=symbols"])
+        .args(["-C", "target-feature=+crt-static"])
+        .args(["-C", "relocation-model=static"])
+        .args(["-C", "link-arg=-Wl,--build-id=none,-z,noexecstack"])
+        .arg("-o")
+        .arg(out.join("files"))
+        .output();
+    match built {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => panic!(
+            "the program that serves files did not compile:\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        ),
+        Err(error) => {
+            panic!("the compiler could not be started for the program that serves files: {error}")
+        }
+    }
+
     println!("cargo::rerun-if-changed=../../packaging/hooks.rs");
     for (name, soname) in [
         ("cuda_hook", "libcuda.so.1"),

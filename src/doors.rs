@@ -1,4 +1,4 @@
-//! What people and programs meet: pages, REST, command line, the way into a session.
+//! What people and programs meet: pages, REST, command line, SSH, the way into a session.
 //! Never decides anything: a door parses, calls `server::actions`, and shows the answer.
 
 pub mod admission;
@@ -15,6 +15,8 @@ pub mod origin;
 pub mod pages;
 pub mod peer;
 pub mod problem;
+pub mod proxy;
+pub mod ssh;
 pub mod text;
 
 use std::sync::Arc;

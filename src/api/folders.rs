@@ -1,13 +1,15 @@
-//! Folders: directories that outlive sessions.
+//! Folders: directories that outlive sessions, and the files in them.
 
 use rules::folder::{Folder, FolderKind, FolderName, FolderState};
-use rules::names::FolderId;
+use rules::folder_path::FolderEntryKind;
+use rules::names::{FolderId, UploadId};
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use crate::sessions::Owner;
-use crate::values::{FolderKindShape, FolderStateShape};
+use crate::values::{FolderEntryKindShape, FolderKindShape, FolderStateShape};
 
 /// One folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -26,7 +28,7 @@ pub struct FolderView {
     pub state: FolderState,
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
-    /// When a session was launched that mounts it, last.
+    /// When a session was launched that mounts it, or its owner changed its files from outside, last.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub used_at: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -83,4 +85,120 @@ pub struct NewFolderBody {
 pub struct FolderPatchBody {
     #[schema(pattern = "^[a-z0-9][a-z0-9._-]{0,62}$")]
     pub name: Option<String>,
+}
+
+/// A file, a directory or a link in a folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = FolderEntry)]
+pub struct FolderEntryView {
+    /// The last name of its path, as far as it is text.
+    pub name: String,
+    /// Its path from the top of the folder: a percent sign, and each byte that is no visible text, as `%` and two digits.
+    pub path: String,
+    #[schema(value_type = FolderEntryKindShape)]
+    pub kind: FolderEntryKind,
+    /// Bytes of its contents, where it is a file.
+    pub size: u64,
+    /// When its contents were changed last.
+    #[schema(value_type = String, format = DateTime)]
+    pub modified_at: Timestamp,
+}
+
+/// Which page of which directory.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct FolderEntryQuery {
+    /// A directory, from the top of the folder; empty: the top.
+    pub path: String,
+    /// What names contain.
+    pub q: String,
+    pub limit: Option<usize>,
+    pub cursor: Option<String>,
+}
+
+/// A new directory in a folder.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = NewFolderDirectory)]
+#[serde(deny_unknown_fields)]
+pub struct NewFolderDirectoryBody {
+    /// From the top of the folder; the directory above it is there.
+    pub path: String,
+}
+
+/// Another name or place for a file, a directory or a link of a folder.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = FolderMove)]
+#[serde(deny_unknown_fields)]
+pub struct FolderMoveBody {
+    pub from: String,
+    /// Where it is to be, its name included; nothing is there yet.
+    pub to: String,
+}
+
+/// What is removed from a folder.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = FolderRemoval)]
+#[serde(deny_unknown_fields)]
+pub struct FolderRemovalBody {
+    /// Files, links and directories with all below them.
+    #[schema(min_items = 1, max_items = 1000)]
+    pub paths: Vec<String>,
+    /// True: at once. False: into the trash of the folder, for 30 days.
+    #[serde(default)]
+    pub for_good: bool,
+}
+
+/// A file, a directory or a link in the trash of a folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = RemovedEntry)]
+pub struct RemovedEntryView {
+    #[schema(value_type = String, format = Uuid)]
+    pub id: Uuid,
+    /// Where it was, and is put back to, from the top of the folder.
+    pub path: String,
+    #[schema(value_type = FolderEntryKindShape)]
+    pub kind: FolderEntryKind,
+    /// Bytes of its contents, where it is a file.
+    pub size: u64,
+    #[schema(value_type = String, format = DateTime)]
+    pub removed_at: Timestamp,
+    /// When it is removed for good.
+    #[schema(value_type = String, format = DateTime)]
+    pub purge_at: Timestamp,
+}
+
+/// Some of what is in the trash of a folder.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = RemovedEntries)]
+#[serde(deny_unknown_fields)]
+pub struct RemovedEntriesBody {
+    /// Ids of items of the trash.
+    #[schema(value_type = Vec<String>, min_items = 1, max_items = 1000)]
+    pub items: Vec<Uuid>,
+}
+
+/// A file on its way into a folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = FolderUpload)]
+pub struct FolderUploadView {
+    #[schema(value_type = String, format = Uuid)]
+    pub id: UploadId,
+    #[schema(value_type = String, format = Uuid)]
+    pub folder: FolderId,
+    /// Where it will be, from the top of the folder.
+    pub path: String,
+    /// Declared size in bytes; null: as many as come.
+    pub size: Option<u64>,
+    /// Bytes that came. The file is in its place once all came.
+    pub offset: u64,
+    /// Whether it takes the place of a file that is there.
+    pub overwrite: bool,
+    /// When its contents were changed last, where its sender said so.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub modified_at: Option<Timestamp>,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// When it is forgotten unless a byte comes.
+    #[schema(value_type = String, format = DateTime)]
+    pub expires_at: Timestamp,
 }

@@ -4,6 +4,7 @@
 
 pub mod allowances;
 pub mod announcements;
+pub mod apps;
 pub mod audit;
 pub mod branding;
 pub mod budgets;
@@ -35,7 +36,9 @@ pub mod second_factor;
 pub mod secret;
 pub mod sessions;
 pub mod settings;
+pub mod ssh;
 pub mod statements;
+pub mod storage;
 pub mod tenancy;
 pub mod usage;
 pub mod users;

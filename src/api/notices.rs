@@ -44,6 +44,8 @@ pub enum NoticeWord {
     Maintenance,
     /// A budget of the reader's, or one that they look after, is nearly used.
     BudgetWarned,
+    /// The folders of the reader take nearly what they may.
+    StorageWarned,
 }
 
 /// A kind of notice that may leave the console: by mail, or to a webhook.
@@ -57,6 +59,7 @@ pub enum NoticeTopic {
     ReservationWarned,
     ReservationAsked,
     Budget,
+    Storage,
     IdleWarned,
     Course,
     ReservationDecided,
@@ -69,12 +72,13 @@ pub enum NoticeTopic {
 }
 
 impl NoticeTopic {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::WillEnd,
         Self::Failed,
         Self::ReservationWarned,
         Self::ReservationAsked,
         Self::Budget,
+        Self::Storage,
         Self::IdleWarned,
         Self::Course,
         Self::ReservationDecided,
@@ -94,6 +98,7 @@ impl NoticeTopic {
             Self::ReservationWarned => "reservation-warned",
             Self::ReservationAsked => "reservation-asked",
             Self::Budget => "budget",
+            Self::Storage => "storage",
             Self::IdleWarned => "idle-warned",
             Self::Course => "course",
             Self::ReservationDecided => "reservation-decided",
@@ -118,6 +123,7 @@ impl NoticeTopic {
             | Self::ReservationWarned
             | Self::ReservationAsked
             | Self::Budget
+            | Self::Storage
             | Self::IdleWarned
             | Self::Course => true,
             Self::ReservationDecided
@@ -139,7 +145,8 @@ pub struct NoticeView {
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     pub kind: NoticeWord,
-    /// The session's id; null for `maintenance`, `budget-warned`, reservation requests and messages of courses.
+    /// The session's id; null for `maintenance`, `budget-warned`, `storage-warned`, reservation requests and messages of
+    /// courses.
     pub session: Option<String>,
     /// Its name, null once it was deleted; of `maintenance`, the node's; of a request, the reservation's; of a message, the
     /// course's; of `budget-warned`, whose budget it is.
@@ -151,8 +158,8 @@ pub struct NoticeView {
     pub reason: Option<Reason>,
     /// What the administrator says of the maintenance; of `idle-warned`, what happens when, such as `stop in 15 min`;
     /// of `reservation-warned`, when it begins; of `course-warned`, when the term ends; of `course-message`, the text; of
-    /// `budget-warned`, how much is used, such as `80 %`; of `reservation-asked`, the project; of a request that was approved
-    /// or refused, why; null for every other notice.
+    /// `budget-warned` and `storage-warned`, how much is used, such as `80 %`; of `reservation-asked`, the project; of a
+    /// request that was approved or refused, why; null for every other notice.
     pub message: Option<String>,
     pub unread: bool,
 }

@@ -56,7 +56,7 @@ pub struct LimitsBody {
     /// Bytes.
     #[schema(value_type = Option<u64>)]
     pub memory: Option<Bytes>,
-    /// Of one session; a larger one is refused, here and in the next three.
+    /// Of one session; a larger one is refused, here and in the next four.
     #[schema(value_type = Option<f64>, minimum = 0)]
     pub gpu_each: Option<GpuShare>,
     /// Cores.
@@ -65,6 +65,9 @@ pub struct LimitsBody {
     /// Bytes.
     #[schema(value_type = Option<u64>)]
     pub memory_each: Option<Bytes>,
+    /// Bytes that it writes outside its folders, at least 64 MiB; one that names no limit gets this one.
+    #[schema(value_type = Option<u64>, minimum = 67108864)]
+    pub disk_each: Option<Bytes>,
     /// How long a session runs; one that names no limit gets this one.
     #[schema(minimum = 1)]
     pub runtime_seconds: Option<u64>,
@@ -74,6 +77,9 @@ pub struct LimitsBody {
     /// Browsers that each user is signed in with at once.
     #[schema(minimum = 1)]
     pub sign_ins: Option<u64>,
+    /// Bytes of all folders of each user, at least 32 MiB; where no policy says any, 50 GiB.
+    #[schema(value_type = Option<u64>, minimum = 33554432)]
+    pub folder_bytes: Option<Bytes>,
 }
 
 impl From<PolicyLimits> for LimitsBody {
@@ -89,9 +95,11 @@ impl From<PolicyLimits> for LimitsBody {
             gpu_each: limits.gpu_each.map(hundredths).map(GpuShare),
             cpu_each: limits.cpu_each.map(hundredths).map(CpuShare),
             memory_each: limits.memory_each.map(Bytes),
+            disk_each: limits.disk_each.map(Bytes),
             runtime_seconds: limits.runtime_seconds,
             priority: limits.priority,
             sign_ins: limits.sign_ins,
+            folder_bytes: limits.folder_bytes.map(Bytes),
         }
     }
 }
@@ -108,9 +116,11 @@ impl From<LimitsBody> for PolicyLimits {
             gpu_each: limits.gpu_each.map(|share| u64::from(share.0)),
             cpu_each: limits.cpu_each.map(|share| u64::from(share.0)),
             memory_each: limits.memory_each.map(|bytes| bytes.0),
+            disk_each: limits.disk_each.map(|bytes| bytes.0),
             runtime_seconds: limits.runtime_seconds,
             priority: limits.priority,
             sign_ins: limits.sign_ins,
+            folder_bytes: limits.folder_bytes.map(|bytes| bytes.0),
         }
     }
 }

@@ -8,10 +8,11 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    allowances, announcements, audit, branding, budgets, certificates, courses, events, fair_share,
-    folders, gpus, history, idle_rules, images, invitations, mail, nodes, notices, operations,
-    policies, presets, problem, queue_rehearsal, reservations, resource_groups, rosters,
-    second_factor, sessions, settings, statements, tenancy, usage, users, webhooks,
+    allowances, announcements, apps, audit, branding, budgets, certificates, courses, events,
+    fair_share, folders, gpus, history, idle_rules, images, invitations, mail, nodes, notices,
+    operations, policies, presets, problem, queue_rehearsal, reservations, resource_groups,
+    rosters, second_factor, sessions, settings, ssh, statements, storage, tenancy, usage, users,
+    webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -85,8 +86,14 @@ fn named() -> Schemas {
     collect::<fair_share::FairWeightBody>(&mut all);
     collect::<budgets::NewBudgetBody>(&mut all);
     collect::<budgets::BudgetPatchBody>(&mut all);
+    collect::<apps::OpenedApp>(&mut all);
+    collect::<apps::NewAppShareBody>(&mut all);
     collect::<folders::NewFolderBody>(&mut all);
     collect::<folders::FolderPatchBody>(&mut all);
+    collect::<folders::NewFolderDirectoryBody>(&mut all);
+    collect::<folders::FolderMoveBody>(&mut all);
+    collect::<folders::FolderRemovalBody>(&mut all);
+    collect::<folders::RemovedEntriesBody>(&mut all);
     collect::<presets::NewPresetBody>(&mut all);
     collect::<presets::PresetPatchBody>(&mut all);
     collect::<courses::NewCourseBody>(&mut all);
@@ -134,6 +141,8 @@ fn named() -> Schemas {
     collect::<invitations::InvitationCodeBody>(&mut all);
     collect::<users::MadeToken>(&mut all);
     collect::<users::MadeAccessKey>(&mut all);
+    collect::<ssh::NewSshKeyBody>(&mut all);
+    collect::<ssh::SshServerView>(&mut all);
     collect::<users::SignInBody>(&mut all);
     collect::<users::SetupBody>(&mut all);
     collect::<users::SignedIn>(&mut all);
@@ -163,6 +172,7 @@ fn pages(all: &mut Schemas) {
     page::<UserShape>(all);
     page::<users::TokenView>(all);
     page::<users::AccessKeyView>(all);
+    page::<ssh::SshKeyView>(all);
     page::<users::SignInView>(all);
     page::<tenancy::DomainView>(all);
     page::<tenancy::ProjectView>(all);
@@ -173,7 +183,13 @@ fn pages(all: &mut Schemas) {
     page::<policies::EffectiveLimitView>(all);
     page::<allowances::AllowanceView>(all);
     page::<budgets::BudgetView>(all);
+    page::<apps::AppView>(all);
+    page::<apps::AppShareView>(all);
     page::<folders::FolderView>(all);
+    page::<folders::FolderEntryView>(all);
+    page::<folders::RemovedEntryView>(all);
+    page::<folders::FolderUploadView>(all);
+    page::<storage::StorageView>(all);
     page::<presets::PresetView>(all);
     page::<courses::CourseView>(all);
     page::<courses::CourseMemberView>(all);

@@ -436,6 +436,10 @@ pub struct Resources {
     #[serde(default)]
     #[schema(value_type = Option<u64>)]
     pub shm: Option<Bytes>,
+    /// Bytes that the session may write outside its folders; left out: as much as there is room for.
+    #[serde(default)]
+    #[schema(value_type = Option<u64>)]
+    pub disk: Option<Bytes>,
     /// Devices, at most two decimals: 0.35, 1, 2.5.
     #[serde(default)]
     #[schema(value_type = Option<f64>, minimum = 0.01)]

@@ -10,12 +10,13 @@ use rules::calendar::WeekDay;
 use rules::course::CourseState;
 use rules::fair_share::QueueOrder;
 use rules::folder::{FolderKind, FolderState, MountAccess};
+use rules::folder_path::FolderEntryKind;
 use rules::grants::GrantRole;
 use rules::idleness::{IdleAction, IdleLevel, IdleMatch};
 use rules::image::CatalogImage;
 use rules::messages::DeviceUse;
 use rules::placement::explain::{
-    Alternative, DeviceRoom, Eta, NodeRoom, PlacementCheck, ReplicaStarts,
+    Alternative, DeviceRoom, Eta, LikelyOutlook, NodeRoom, PlacementCheck, ReplicaStarts,
 };
 use rules::placement::{Explanation, Verdict};
 use rules::policy::{BackfillMode, PreemptionMode, SharePolicy, Spreading};
@@ -25,6 +26,7 @@ use rules::reservation::{BeforeReservation, ReservationState};
 use rules::resources::{Demand, DeviceShare};
 use rules::self_test::{Statement, TestFinding};
 use rules::session::{DesiredState, Outcome, SessionKind, SessionState};
+use rules::storage::{StorageEnforcement, StorageLevel};
 use rules::tenancy::TenantState;
 use rules::users::{Role, User};
 use utoipa::ToSchema;
@@ -74,6 +76,16 @@ macro_rules! words {
 }
 
 words! {
+    /// What lies below a folder, by sort; `other` is a pipe, a socket or a device.
+    FolderEntryKindShape as FolderEntryKind of FolderEntryKind {
+        Directory,
+        File,
+        Link,
+        Other,
+    }
+}
+
+words! {
     FolderKindShape as FolderKind of FolderKind {
         General,
         Home,
@@ -92,6 +104,23 @@ words! {
         Ready,
         Trashed,
         Purging,
+    }
+}
+
+words! {
+    StorageEnforcementShape as StorageEnforcement of StorageEnforcement {
+        Native,
+        Image,
+        Counted,
+    }
+}
+
+words! {
+    StorageLevelShape as StorageLevel of StorageLevel {
+        Free,
+        Near,
+        Close,
+        Full,
     }
 }
 
@@ -168,6 +197,9 @@ structure! {
         cpu: f64,
         memory: u64,
         shm: u64,
+        /// Bytes that it may write outside its folders; absent where nothing bounds that.
+        #[schema(required = false)]
+        disk: Option<u64>,
         /// 2.5 is two whole devices and half of a third.
         gpu: f64,
         /// Bytes; absent where the fraction has the same part of its card's memory.
@@ -276,6 +308,9 @@ structure! {
         /// When it starts and why then, or why no time is known; null where it does not wait.
         #[schema(required = false)]
         outlook: Option<ReasonShape>,
+        /// When it likely starts, by what ended sessions of its domain took; null where too little is known. Not guaranteed.
+        #[schema(required = false)]
+        likely: Option<LikelyOutlookShape>,
         /// Of a request for several replicas: how many start now.
         #[schema(required = false)]
         replicas: Option<ReplicaStartsShape>,
@@ -299,6 +334,22 @@ structure! {
     ReplicaStartsShape as ReplicaStarts of ReplicaStarts {
         now: u32,
         wait: u32,
+    }
+}
+
+structure! {
+    /// When a waiting session likely starts, by what ended sessions took.
+    LikelyOutlookShape as LikelyOutlook of LikelyOutlook {
+        /// As often before as after.
+        #[schema(format = DateTime)]
+        at: String,
+        seconds: u64,
+        /// By then it mostly has started; null where that is not known.
+        #[schema(format = DateTime)]
+        late: Option<String>,
+        late_seconds: Option<u64>,
+        /// What it rests on, one English sentence.
+        basis: String,
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub mod acts;
 pub mod addresses;
+pub mod app_files;
 pub mod figures;
 pub mod link;
 pub mod observe;

@@ -144,7 +144,9 @@ pub fn random<const N: usize>() -> [u8; N] {
 /// Called once by a role; a second call changes nothing.
 pub fn start_log(json: bool) {
     use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_env("FARDEL_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    // `russh` warns of what strangers send, in their words and as often as they like.
+    let usual = || EnvFilter::new("info,russh=off");
+    let filter = EnvFilter::try_from_env("FARDEL_LOG").unwrap_or_else(|_| usual());
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

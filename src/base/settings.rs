@@ -36,8 +36,12 @@ pub struct Settings {
     pub listen: SocketAddr,
     /// Where plain HTTP is answered by the way to HTTPS, and by nothing else.
     pub listen_http: Option<SocketAddr>,
-    /// Where people's own apps will be served, as an origin of their own.
+    /// Where users' own apps are served: the first of the ports, each an origin of its own.
     pub listen_apps: Option<SocketAddr>,
+    /// Below which name apps have names of their own, at the console's port; unset: they have ports.
+    pub apps_name: Option<String>,
+    /// Where SSH leads into sessions.
+    pub listen_ssh: Option<SocketAddr>,
     /// Whether pages and API are served encrypted.
     pub tls: TlsMode,
     /// Offer the machine's own programs as the environment `host`.
@@ -284,7 +288,25 @@ pub const KEYS: &[SettingKey] = &[
         default: "",
         example: "\"0.0.0.0:8443\"",
         needs_restart: true,
-        about: "address and port of users' own apps, a separate origin; unset: none",
+        about: "address and first of 100 ports of session apps, each a separate origin; unset: none",
+    },
+    SettingKey {
+        key: "apps_name",
+        variable: "FARDEL_APPS_NAME",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"apps.fardel.example.org\"",
+        needs_restart: false,
+        about: "name below which session apps have names of their own, in DNS and in the certificate as *.NAME; unset: ports",
+    },
+    SettingKey {
+        key: "listen_ssh",
+        variable: "FARDEL_LISTEN_SSH",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"0.0.0.0:7822\"",
+        needs_restart: true,
+        about: "address and port of SSH into sessions; unset: none",
     },
     SettingKey {
         key: "tls",
@@ -954,6 +976,8 @@ pub struct SettingsLayer {
     pub listen: Option<String>,
     pub listen_http: Option<String>,
     pub listen_apps: Option<String>,
+    pub apps_name: Option<String>,
+    pub listen_ssh: Option<String>,
     pub tls: Option<String>,
     pub host_environment: Option<bool>,
     pub cpu: Option<String>,
@@ -1266,6 +1290,8 @@ impl From<Settings> for LoadedSettings {
             listen: Some(settings.listen.to_string()),
             listen_http: settings.listen_http.map(|address| address.to_string()),
             listen_apps: settings.listen_apps.map(|address| address.to_string()),
+            apps_name: settings.apps_name.clone(),
+            listen_ssh: settings.listen_ssh.map(|address| address.to_string()),
             tls: Some(settings.tls.word().to_owned()),
             host_environment: Some(settings.host_environment),
             cpu: settings.cpu.clone(),
@@ -1499,6 +1525,7 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
             match key {
                 "listen_http" => refusals::setting_listen_http_invalid(source, value),
                 "listen_apps" => refusals::setting_listen_apps_invalid(source, value),
+                "listen_ssh" => refusals::setting_listen_ssh_invalid(source, value),
                 _ => refusals::setting_listen_invalid(source, value),
             }
         })
@@ -1510,6 +1537,18 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
     };
     let listen_http = beside("listen_http", layer.listen_http)?;
     let listen_apps = beside("listen_apps", layer.listen_apps)?;
+    let apps_name = layer.apps_name.map(|name| name.trim().to_ascii_lowercase());
+    let apps_name = apps_name.filter(|name| !name.is_empty());
+    if let Some(name) = &apps_name
+        && !rules::app_origin::is_apps_name(name)
+    {
+        let value = format_args!("{name:?}");
+        return Err(refusals::setting_apps_name_invalid(
+            from("apps_name"),
+            value,
+        ));
+    }
+    let listen_ssh = beside("listen_ssh", layer.listen_ssh)?;
     let word = layer.tls.ok_or_else(|| missing("tls"))?;
     let tls = TlsMode::parse(&word)
         .ok_or_else(|| refusals::setting_tls_invalid(from("tls"), format_args!("{word:?}")))?;
@@ -1591,6 +1630,8 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
         listen,
         listen_http,
         listen_apps,
+        apps_name,
+        listen_ssh,
         tls,
         host_environment: layer
             .host_environment

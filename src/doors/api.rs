@@ -3,6 +3,7 @@
 
 mod allowances;
 mod announcements;
+mod apps;
 mod audit;
 mod authentication;
 mod backend_ai;
@@ -13,6 +14,8 @@ mod certificates;
 mod courses;
 mod events;
 mod fair_share;
+mod folder_files;
+mod folder_uploads;
 mod folders;
 mod followers;
 mod gpus;
@@ -37,7 +40,9 @@ mod second_factors;
 mod sessions;
 mod settings;
 mod sign_ins;
+mod ssh;
 mod statements;
+mod storage;
 mod streams;
 mod system;
 mod tenancy;
@@ -100,6 +105,17 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/sessions/{id}/attach", get(streams::attach))
         .route("/sessions/{id}/exec", get(streams::exec))
         .route("/sessions/{id}/ports/{port}", get(streams::port))
+        .route("/sessions/{id}/apps", get(apps::list))
+        .route("/sessions/{id}/apps/{app}", get(apps::get))
+        .route("/sessions/{id}/apps/{app}/open", post(apps::open))
+        .route(
+            "/sessions/{id}/apps/{app}/shares",
+            get(apps::list_shares).post(apps::share),
+        )
+        .route(
+            "/sessions/{id}/apps/{app}/shares/{share}",
+            delete(apps::unshare),
+        )
         .route("/queue", get(sessions::queue))
         .route("/gpus", get(gpus::list))
         .route("/history", get(history::show))
@@ -274,6 +290,38 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/folders/{id}", get(folders::get).patch(folders::change))
         .route("/folders/{id}/trash", post(folders::trash))
         .route("/folders/{id}/restore", post(folders::restore))
+        .route("/folders/{id}/entries", get(folder_files::list))
+        .route("/folders/{id}/files", get(folder_files::read))
+        .route("/folders/{id}/archive", get(folder_files::archive))
+        .route("/folders/{id}/mkdir", post(folder_files::make_directory))
+        .route("/folders/{id}/move", post(folder_files::move_entry))
+        .route("/folders/{id}/remove", post(folder_files::remove))
+        .route(
+            "/folders/{id}/removed",
+            get(folder_files::list_removed).delete(folder_files::empty_trash),
+        )
+        .route(
+            "/folders/{id}/removed/restore",
+            post(folder_files::restore_removed),
+        )
+        .route(
+            "/folders/{id}/removed/purge",
+            post(folder_files::purge_removed),
+        )
+        .route(
+            "/folders/{id}/uploads",
+            get(folder_uploads::list)
+                .post(folder_uploads::create)
+                .options(folder_uploads::options),
+        )
+        .route(
+            "/folders/{id}/uploads/{upload}",
+            head(folder_uploads::head)
+                .patch(folder_uploads::append)
+                .delete(folder_uploads::abort)
+                .layer(DefaultBodyLimit::disable()),
+        )
+        .route("/storage", get(storage::list))
         .route("/presets", get(presets::list).post(presets::create))
         .route(
             "/presets/{id}",
@@ -343,6 +391,8 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/me/tokens/{id}", delete(users::revoke_token))
         .route("/me/keys", get(users::list_keys).post(users::create_key))
         .route("/me/keys/{id}", delete(users::revoke_key))
+        .route("/me/ssh-keys", get(ssh::list).post(ssh::add))
+        .route("/me/ssh-keys/{id}", delete(ssh::remove))
         .route("/me/notices", get(notices::list))
         .route("/me/notices/read", post(notices::mark_read))
         .route("/me/mail", get(mail::choices).put(mail::choose))
@@ -389,6 +439,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/diagnostics", get(system::diagnostics))
         .route("/support-bundles", post(system::support_bundle))
         .route("/trust", get(certificates::trust))
+        .route("/ssh", get(ssh::server))
         .route("/tls", get(certificates::show))
         .route("/tls/request", post(certificates::request))
         .route("/tls/certificate", post(certificates::import))

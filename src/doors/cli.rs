@@ -5,6 +5,7 @@ mod address;
 mod allowances;
 mod announcements;
 mod answer;
+mod apps;
 pub mod args;
 mod audit;
 mod audit_verify;
@@ -18,6 +19,7 @@ mod error;
 mod events;
 mod explain;
 mod fair_share;
+mod folder_files;
 mod folders;
 mod format;
 mod gpus;
@@ -43,6 +45,7 @@ mod rosters;
 mod second_factor;
 mod sessions;
 mod settings;
+mod ssh;
 mod statement_verify;
 mod statements;
 mod system;
@@ -226,6 +229,7 @@ async fn execute(
         Command::Allowance(request) => allowances::allowance(&client, view, request).await,
         Command::Budget(request) => budgets::budget(&client, view, request).await,
         Command::Course(request) => courses::course(&client, view, request).await,
+        Command::App(request) => apps::app(&client, view, request).await,
         Command::Folder(request) => folders::folder(&client, view, request).await,
         Command::Preset(request) => presets::preset(&client, view, request).await,
         Command::Group(request) => resource_groups::group(&client, view, request).await,
@@ -243,6 +247,8 @@ async fn execute(
         Command::Role(request) => tenancy::role(&client, view, request).await,
         Command::Token(request) => users::token(&client, view, request).await,
         Command::Key(request) => users::key(&client, view, request).await,
+        Command::SshKey(request) => ssh::key(&client, view, request).await,
+        Command::SshConfig { alias } => ssh::config(&client, view, &alias).await,
         Command::SignIn(request) => users::sign_in(&client, view, request).await,
         Command::Me(request) => users::me(&client, view, request).await,
         Command::SetupLink => users::setup_link(&client, view).await,

@@ -22,6 +22,8 @@ pub struct ConsoleStatus {
     pub addresses: Vec<(String, String)>,
     /// SHA-256 of the certificate authority, grouped; None where pages are not encrypted.
     pub fingerprint: Option<String>,
+    /// Of the key by which the server is known over SSH; None where it takes no SSH connections.
+    pub ssh: Option<String>,
     /// The code that makes the first administrator; None once there is one.
     pub setup: Option<String>,
     /// Short facts, the worst first.
@@ -134,6 +136,9 @@ fn address_lines(seen: &ConsoleStatus) -> Vec<Line<'static>> {
             format!("  {:<20}compare before you trust", ""),
             dim(),
         ));
+    }
+    if let Some(fingerprint) = &seen.ssh {
+        lines.push(Line::raw(format!("  {:<20}{fingerprint}", "SSH")));
     }
     if let Some(code) = &seen.setup {
         lines.push(Line::default());
@@ -360,6 +365,7 @@ mod tests {
                 ("https://fardel-01".into(), "where the name is known".into()),
             ],
             fingerprint: Some(["9F:2C:7A:41"; 8].join(":")),
+            ssh: Some("SHA256:NWzrYSgOvAuFvfSw/YsPp1MrDu3JDInpo/A71xW7hG0".into()),
             setup: Some("https://10.1.4.20/setup?code=7KQ4-M2XD-AAAA-BBBB".into()),
             health: vec![
                 HealthFact {
@@ -385,6 +391,7 @@ mod tests {
             "(eno1, static)",
             "Certificate         9F:2C:7A:41",
             "compare before you trust",
+            "SSH                 SHA256:NWzrYSgOvAuFvfSw/YsPp1MrDu3JDInpo/A71xW7hG0",
             "7KQ4-M2XD",
             "! 1 warning    23 running, 3 waiting",
             "1 Network",

@@ -63,6 +63,18 @@ pub fn pieces(
     pieces: impl Stream<Item = std::io::Result<String>> + Send + 'static,
     lease: Lease,
 ) -> Response {
+    answer(name, kind, None, leased(pieces, lease))
+}
+
+/// A body of pieces as they come. It breaks off, and with it the connection, at the first error and where `lease` ends.
+pub fn leased<T>(
+    pieces: impl Stream<Item = std::io::Result<T>> + Send + 'static,
+    lease: Lease,
+) -> Body
+where
+    T: Send + 'static,
+    Bytes: From<T>,
+{
     let begun = (Box::pin(pieces), Some(lease));
     let checked = stream::unfold(begun, |(mut pieces, lease)| async move {
         let mut lease = lease?;
@@ -75,7 +87,27 @@ pub fn pieces(
         Some((piece.map(Bytes::from), (pieces, lease)))
     });
     // What compresses an answer asks once more behind its end.
-    answer(name, kind, None, Body::from_stream(checked.fuse()))
+    Body::from_stream(checked.fuse())
+}
+
+/// What tells a browser to keep a file under a name with any letters in it, and never to show it.
+pub fn kept_as(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || " -_.()+,".contains(c);
+    let ascii: String = name
+        .chars()
+        .map(|c| if plain(c) { c } else { '_' })
+        .collect();
+    if ascii == name {
+        return format!("attachment; filename=\"{name}\"");
+    }
+    let mut exact = String::new();
+    for byte in name.bytes() {
+        match byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
+            true => exact.push(char::from(byte)),
+            false => exact.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{exact}")
 }
 
 fn answer(name: &str, kind: &'static str, size: Option<u64>, body: Body) -> Response {
@@ -153,6 +185,16 @@ mod tests {
         );
         let body = axum::body::to_bytes(cut.into_body(), usize::MAX).await;
         assert!(body.is_err(), "half a file looked like all of it");
+    }
+
+    #[test]
+    fn a_file_is_kept_under_a_name_with_any_letters() {
+        assert_eq!(kept_as("a b.csv"), "attachment; filename=\"a b.csv\"");
+        assert_eq!(
+            kept_as("x\"; y\r\n.txt"),
+            "attachment; filename=\"x__ y__.txt\"; filename*=UTF-8''x%22%3B%20y%0D%0A.txt"
+        );
+        assert!(kept_as("\u{ac00}").ends_with("filename*=UTF-8''%EA%B0%80"));
     }
 
     #[tokio::test]

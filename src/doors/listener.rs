@@ -1,5 +1,5 @@
-//! Serves the network: TLS in front of the console, plain HTTP that only shows the way there, and the
-//! second origin, where nothing is served yet. Never reads what a request asks for.
+//! Serves the network: TLS in front of the console and of the origins of apps, and plain HTTP that only shows the way to
+//! the console. Never reads what a request asks for.
 
 mod bodies;
 mod connections;
@@ -33,7 +33,7 @@ use tower::Service as _;
 
 use crate::doors::admission::{Admission, Admits};
 use crate::doors::host;
-use crate::doors::peer::{Encrypted, Peer};
+use crate::doors::peer::{Encrypted, OwnPort, Peer};
 use crate::doors::problem::{self, ProblemResponse};
 use crate::doors::text::{Language, Text, codes};
 use bodies::{Bodies, BodyAccount, MeteredBody};
@@ -66,8 +66,8 @@ const HTTP2_ASK: Duration = Duration::from_secs(30);
 pub(crate) enum Purpose {
     /// Pages and the API.
     Console(Router),
-    /// Users's own apps: nothing yet.
-    Apps,
+    /// Users' own apps.
+    Apps(Router),
     /// The way to the console at this port, and nothing else.
     Way { to: u16 },
 }
@@ -129,13 +129,14 @@ pub(crate) async fn serve(
             bodies: Arc::clone(&limits.bodies),
             peer,
             here,
+            own,
             purpose: purpose.clone(),
             encrypted: false,
             upgraded: Arc::default(),
         };
         let (acceptor, leaving, open) = (acceptor.clone(), leaving.clone(), open.clone());
         tokio::spawn(async move {
-            receive(seated, acceptor, caller, own, leaving).await;
+            receive(seated, acceptor, caller, leaving).await;
             drop(open);
         });
     }
@@ -152,6 +153,8 @@ struct ConnectionPeer {
     peer: SocketAddr,
     /// The address of this machine that was called.
     here: IpAddr,
+    /// The port of this machine that was called.
+    own: u16,
     purpose: Purpose,
     encrypted: bool,
     /// Set once the connection carries something else than requests.
@@ -162,7 +165,6 @@ async fn receive(
     seated: CountedConnection,
     acceptor: Option<TlsAcceptor>,
     mut caller: ConnectionPeer,
-    own: u16,
     leaving: watch::Receiver<bool>,
 ) {
     let Some(acceptor) = acceptor else {
@@ -175,7 +177,7 @@ async fn receive(
     match seated.stream().peek(&mut first).await {
         Ok(1) if first[0] == HANDSHAKE => {}
         Ok(1) => {
-            caller.purpose = Purpose::Way { to: own };
+            caller.purpose = Purpose::Way { to: caller.own };
             return speak(seated, caller, leaving).await;
         }
         _ => return,
@@ -249,9 +251,10 @@ async fn respond(
     let named = host::of(request.version(), request.uri(), request.headers());
     let mut response = match (named, caller.purpose.clone()) {
         (Err(refusal), _) => refused(&refusal.into(), request.headers()),
-        (Ok(_), Purpose::Apps) => nothing_served(),
         (Ok(_), Purpose::Way { to }) => way(&request, caller.here, to),
-        (Ok(named), Purpose::Console(app)) => console(&caller, app, request, named).await,
+        (Ok(named), Purpose::Console(app) | Purpose::Apps(app)) => {
+            routed(&caller, app, request, named).await
+        }
     };
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         caller.line.upgraded();
@@ -271,7 +274,7 @@ async fn respond(
     })
 }
 
-async fn console(
+async fn routed(
     caller: &ConnectionPeer,
     mut app: Router,
     request: Request<Incoming>,
@@ -427,6 +430,7 @@ fn dress(
     }
     let extensions = request.extensions_mut();
     extensions.insert(Peer::Tcp(caller.peer));
+    extensions.insert(OwnPort(caller.own));
     if caller.encrypted {
         extensions.insert(Encrypted);
     }
@@ -434,20 +438,6 @@ fn dress(
         line: caller.line.clone(),
         account: Arc::clone(account),
     })));
-}
-
-/// The second origin until apps are served: a no that no page can do anything with.
-fn nothing_served() -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
-        (
-            header::CONTENT_SECURITY_POLICY,
-            "default-src 'none'; frame-ancestors 'none'; sandbox",
-        ),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::CACHE_CONTROL, "no-store"),
-    ];
-    (StatusCode::NOT_FOUND, headers, "No app is served here.\n").into_response()
 }
 
 /// Leads to the same place over HTTPS. Only reads are redirected: a client that sent a password has sent it

@@ -62,8 +62,9 @@ fn ours(origin: &str, headers: &HeaderMap) -> bool {
     plain(authority) == plain(host)
 }
 
-/// The console's cookie. Browsers take the first name over TLS only; the second serves plain HTTP.
-pub const COOKIES: [&str; 2] = ["__Host-fardel", "fardel"];
+/// The console's cookie. Browsers take the first name over TLS only, and not from script: an app at another port of this
+/// host has script. The second serves plain HTTP.
+pub const COOKIES: [&str; 2] = ["__Host-Http-fardel", "fardel"];
 
 /// The value of the console's cookie; none when it is not sent. Over TLS only the first name counts: other
 /// ports of this machine and other hosts of the domain can plant the second.
@@ -72,7 +73,7 @@ pub fn cookie<'a>(headers: &'a HeaderMap, connection: &Extensions) -> Option<&'a
 }
 
 /// The cookie by which a browser is known again at a sign-in, under either name.
-pub const DEVICES: [&str; 2] = ["__Host-fardel-device", "fardel-device"];
+pub const DEVICES: [&str; 2] = ["__Host-Http-fardel-device", "fardel-device"];
 
 /// The value of that cookie; none where it is not sent. Over TLS only the first name counts, as for `cookie`.
 pub fn device(headers: &HeaderMap, encrypted: Option<Encrypted>) -> Option<&str> {
@@ -80,7 +81,7 @@ pub fn device(headers: &HeaderMap, encrypted: Option<Encrypted>) -> Option<&str>
 }
 
 /// The cookie by which a browser is known when it comes back from an identity provider, under either name.
-pub const BEGUN: [&str; 2] = ["__Host-fardel-begun", "fardel-begun"];
+pub const BEGUN: [&str; 2] = ["__Host-Http-fardel-begun", "fardel-begun"];
 
 /// The value of that cookie; none where it is not sent. Over TLS only the first name counts, as for `cookie`.
 pub fn begun(headers: &HeaderMap, encrypted: Option<Encrypted>) -> Option<&str> {
@@ -106,9 +107,10 @@ fn by_name<'a>(
     headers
         .get_all(header::COOKIE)
         .iter()
-        .filter_map(|line| line.to_str().ok())
-        .flat_map(|line| line.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
+        // A cookie that a script of another port sets may hold any letter: it hides no other one.
+        .flat_map(|line| line.as_bytes().split(|byte| *byte == b';'))
+        .filter_map(|pair| std::str::from_utf8(pair.trim_ascii()).ok())
+        .filter_map(|pair| pair.split_once('='))
         .find(|(name, _)| *name == wanted)
         .map(|(_, value)| value)
 }
@@ -187,28 +189,34 @@ mod tests {
         tls.insert(Encrypted);
         for (sent, over_tls, over_plain) in [
             (
-                "fardel=planted; __Host-fardel=own",
+                "fardel=planted; __Host-Http-fardel=own",
                 Some("own"),
                 Some("planted"),
             ),
             (
-                "__Host-fardel=own; fardel=planted",
+                "__Host-Http-fardel=own; fardel=planted",
                 Some("own"),
                 Some("planted"),
             ),
             ("fardel=planted", None, Some("planted")),
-            ("__Host-fardel=own", Some("own"), None),
-            ("x__Host-fardel=planted; theme=dark", None, None),
+            ("__Host-Http-fardel=own", Some("own"), None),
+            ("__Host-fardel=planted", None, None),
+            ("x__Host-Http-fardel=planted; theme=dark", None, None),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::COOKIE, HeaderValue::from_static(sent));
             assert_eq!(cookie(&headers, &tls), over_tls, "{sent}");
             assert_eq!(cookie(&headers, &plain), over_plain, "{sent}");
         }
+        let mut headers = HeaderMap::new();
+        let sent = b"x=\xff; fardel=own; y=\xc3\xa9";
+        let sent = HeaderValue::from_bytes(sent).expect("a value");
+        headers.insert(header::COOKIE, sent);
+        assert_eq!(cookie(&headers, &plain), Some("own"));
     }
 
-    /// Promise (Isolation and access): Only the console's own pages and programs with tokens can change
-    /// anything.
+    /// Promise (Isolation and access): Only the console's own pages and programs with tokens can change anything. No page of
+    /// the console, of another app or of another site acts in an app, and no cookie of ours reaches one.
     #[test]
     fn only_our_own_pages_and_programs_with_tokens_may_change_anything() {
         let table = [

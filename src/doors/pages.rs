@@ -6,6 +6,7 @@ pub mod access_keys;
 pub mod allowances;
 pub mod announced;
 pub mod announcements;
+pub mod apps;
 pub mod assets;
 pub mod attention;
 pub mod audit;
@@ -24,7 +25,9 @@ pub mod error_codes;
 mod event_words;
 pub mod events;
 pub mod fair_share;
+mod file_form;
 pub mod floor_plan;
+pub mod folder_files;
 pub mod folders;
 pub mod form_faults;
 pub mod gpus;
@@ -74,6 +77,7 @@ pub mod settings;
 pub mod setup;
 pub mod sign_in_links;
 pub mod sign_ins;
+pub mod ssh_keys;
 pub mod statements;
 pub mod system;
 pub mod table;
@@ -270,7 +274,9 @@ pub fn router(
         .merge(allowances::router())
         .merge(policies::router())
         .merge(courses::router())
+        .merge(apps::router())
         .merge(folders::router())
+        .merge(folder_files::router())
         .merge(presets::router())
         .merge(resource_groups::router())
         .merge(budgets::router())
@@ -290,6 +296,7 @@ pub fn router(
         .merge(images::router())
         .merge(me::router())
         .merge(access_keys::router())
+        .merge(ssh_keys::router())
         .merge(provider::router())
         .merge(saml::router())
         .merge(second_factor::router())
@@ -538,6 +545,13 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "folder-added" => t.folders_added_now(of),
         "folder-trashed" => t.folders_trashed_now(of),
         "folder-restored" => t.folders_restored_now(of),
+        "folder-directory" => t.folder_files_made_now(of),
+        "folder-moved" => t.folder_files_moved_now(of),
+        "folder-removed" => t.folder_files_removed_now(of),
+        "folder-gone" => t.folder_files_gone_now(of),
+        "folder-back" => t.folder_files_back_now().to_owned(),
+        "folder-emptied" => t.folder_files_emptied_now().to_owned(),
+        "folder-uploaded" => t.folder_files_done(of),
         "preset-added" => t.presets_added_now(of),
         "preset-changed" => t.presets_changed_now(of),
         "preset-removed" => t.presets_removed_now().to_owned(),
@@ -581,6 +595,8 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "factor-off" => t.factor_off_now().to_owned(),
         "factor-reset" => t.factor_reset_now(of),
         "key-gone" => t.access_keys_gone().to_owned(),
+        "ssh-key-added" => t.ssh_keys_added(of),
+        "ssh-key-gone" => t.ssh_keys_gone().to_owned(),
         "token-gone" => t.me_token_gone().to_owned(),
         "settings" => t.notice_settings(settings::titles(t, &of)),
         "backup" => t.notice_backup(of),

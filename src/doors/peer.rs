@@ -17,6 +17,10 @@ pub enum Peer {
 #[derive(Clone, Copy, Debug)]
 pub struct Encrypted;
 
+/// The port of this machine that a connection came to.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnPort(pub u16);
+
 impl Peer {
     /// The address that limits and logs count by; loopback for the local socket.
     pub fn address(self) -> IpAddr {

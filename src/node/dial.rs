@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::link::streams::{
-    BoxFuture, ByteStream, ContainerProcess, ExecRequest, LogStream, Streams, TermInput,
-    TermOutput, TermStream, WindowSize,
+    AppFile, BoxFuture, ByteStream, ContainerProcess, ExecGuest, ExecRequest, LogStream, Streams,
+    TermInput, TermOutput, TermStream, WindowSize,
 };
 use base::observe::chain;
 use bytes::Bytes;
@@ -23,7 +23,8 @@ use openings::Openings;
 
 use crate::runtime::wire::{self, FrameKind};
 use crate::runtime::{
-    self, ContainerStream, ExecOrder, Runtime, RuntimeFault, RuntimePhase, TerminalSize,
+    self, ContainerStream, ExecOrder, GuestProgram, Runtime, RuntimeFault, RuntimePhase,
+    TerminalSize,
 };
 
 pub(crate) mod followers;
@@ -52,10 +53,11 @@ impl Streams for Dial {
     }
 
     fn exec(&self, container: ContainerName, request: ExecRequest) -> BoxFuture<TermStream> {
-        let argv = if request.argv.is_empty() {
-            vec!["/bin/sh".to_owned()]
-        } else {
-            request.argv
+        let argv = match (request.guest, request.argv.is_empty()) {
+            // A supervisor of an older version runs the image's own program, where it has one.
+            (Some(ExecGuest::Files), _) => vec!["sftp-server".to_owned()],
+            (None, true) => vec!["/bin/sh".to_owned()],
+            (None, false) => request.argv,
         };
         let order = ExecOrder {
             command: argv,
@@ -63,6 +65,8 @@ impl Streams for Dial {
             directory: request.cwd,
             user: request.user,
             terminal: request.tty.map(terminal),
+            guest: request.guest.map(|ExecGuest::Files| GuestProgram::Files),
+            background: request.background,
         };
         self.open(container, move |runtime, name| runtime.exec(name, &order))
     }
@@ -123,6 +127,53 @@ impl Streams for Dial {
             let looked = tokio::task::spawn_blocking(move || runtime.processes(&name));
             let looked = looked.await.map_err(refusals::container_unreachable)?;
             looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))
+        })
+    }
+
+    fn listening(&self, container: ContainerName) -> BoxFuture<Vec<u16>> {
+        let (runtime, openings) = (Arc::clone(&self.runtime), Arc::clone(&self.openings));
+        Box::pin(async move {
+            let name = inner(container)?;
+            // A container whose files or ports keep us waiting holds its own turns alone.
+            let turn = openings.turn(container).await;
+            let looked = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                runtime.listening(&name)
+            });
+            let looked = looked.await.map_err(refusals::container_unreachable)?;
+            looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))
+        })
+    }
+
+    fn programs(&self, container: ContainerName, wanted: Vec<String>) -> BoxFuture<Vec<String>> {
+        let (runtime, openings) = (Arc::clone(&self.runtime), Arc::clone(&self.openings));
+        Box::pin(async move {
+            let name = inner(container)?;
+            // A container whose files or ports keep us waiting holds its own turns alone.
+            let turn = openings.turn(container).await;
+            let looked = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                runtime.programs(&name, wanted)
+            });
+            let looked = looked.await.map_err(refusals::container_unreachable)?;
+            looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))
+        })
+    }
+
+    fn app_files(&self, container: ContainerName) -> BoxFuture<Vec<AppFile>> {
+        let (runtime, openings) = (Arc::clone(&self.runtime), Arc::clone(&self.openings));
+        Box::pin(async move {
+            let name = inner(container)?;
+            // A container whose files or ports keep us waiting holds its own turns alone.
+            let turn = openings.turn(container).await;
+            let looked = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                runtime.app_files(&name)
+            });
+            let looked = looked.await.map_err(refusals::container_unreachable)?;
+            let looked = looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))?;
+            let files = looked.into_iter();
+            Ok(files.map(|(name, text)| AppFile { name, text }).collect())
         })
     }
 
@@ -254,6 +305,9 @@ async fn carry_input(mut to: OwnedWriteHalf, mut typed: mpsc::Receiver<TermInput
                 wire::put(&mut frames, FrameKind::Resize, &size);
             }
             TermInput::CloseInput => wire::put(&mut frames, FrameKind::InputEnd, b""),
+            TermInput::Signal(number) => {
+                wire::put(&mut frames, FrameKind::Signal, &number.to_le_bytes());
+            }
         }
         if to.write_all(&frames).await.is_err() {
             break;

@@ -1,11 +1,12 @@
 //! Keeps sessions from filling the machine's disk: looks how much room is left where they write, finds who
 //! took it, and pauses the session that grows most before the reserve that the rest of the machine lives on is
 //! touched. They go on when there is room again. Only a session that grew is ever paused, or one that hides what
-//! it has open when nothing else explains what went; until there are quotas, everybody may write as long as
-//! there is room. Never removes anything, and measures nothing while the disk does not fill.
+//! it has open when nothing else explains what went; within the limit of its folders everybody may write as long
+//! as there is room. Never removes anything, and measures nothing while the disk does not fill.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use rules::incident::{EnforcementAction, MemoryIncident};
 use rules::names::IncidentId;
 use rules::units::Bytes;
 use serde::{Deserialize, Serialize};
+use store::quota::ScopePlace;
 use store::trees::{self, Size};
 
 use crate::record;
@@ -150,7 +152,7 @@ struct DiskRecord {
 #[derive(Default)]
 struct DiskWatchState {
     known: BTreeMap<RuntimeName, SessionDiskUse>,
-    /// Folders that sessions may write to, as they were measured last.
+    /// Folders that sessions may write to, or the files of their scopes, as they were measured last.
     folders: BTreeMap<PathBuf, Size>,
     /// Room when everybody was measured, when that was and how long it took; None before the first time.
     measured: Option<(FreeSpace, Instant, Duration)>,
@@ -290,7 +292,10 @@ impl Inner {
         let mut folders = BTreeMap::new();
         for (name, paused) in running {
             let mut in_folders = FreeSpace::default();
-            for folder in self.runtime.writable_folders(name) {
+            let written = self.runtime.writable_folders(name);
+            // Of a scope each session has its file once, however many folders of it are mounted.
+            let written: BTreeSet<PathBuf> = written.into_iter().map(taken_by).collect();
+            for folder in written {
                 let then = eyes.folders.get(&folder);
                 let now = folders
                     .entry(folder)
@@ -299,12 +304,9 @@ impl Inner {
                 in_folders.bytes = in_folders.bytes.saturating_add(more.bytes);
                 in_folders.files = in_folders.files.saturating_add(more.files);
             }
-            let size = match trees::measure(&self.runtime.own_files(name), MAX_NAMES) {
-                Ok(size) => size,
-                Err(error) => {
-                    tracing::debug!(container = %name, %error, "its files cannot be measured");
-                    Size::default()
-                }
+            let size = match self.runtime.scratch_image(name) {
+                Some(image) => self.measure_folder(&image),
+                None => self.measure_own(name),
             };
             let now = SessionDiskUse {
                 size,
@@ -332,12 +334,29 @@ impl Inner {
         (before.unwrap_or(room).less(room), grown)
     }
 
+    /// What a container's own layers take.
+    fn measure_own(&self, name: &RuntimeName) -> Size {
+        trees::measure(&self.runtime.own_files(name), MAX_NAMES).unwrap_or_else(|error| {
+            tracing::debug!(container = %name, %error, "its files cannot be measured");
+            Size::default()
+        })
+    }
+
     /// What a folder takes of the disk that is watched; nothing where it lies on another one.
     fn measure_folder(&self, folder: &Path) -> Size {
         let device = |path: &Path| rustix::fs::stat(path).map(|found| found.st_dev);
         match (device(folder), device(&self.runtime.written_to())) {
             (Ok(there), Ok(here)) if there == here => {}
             _ => return Size::default(),
+        }
+        if let Ok(found) = folder.metadata()
+            && found.is_file()
+        {
+            return Size {
+                bytes: found.blocks().saturating_mul(512),
+                entries: 0,
+                whole: true,
+            };
         }
         trees::measure(folder, MAX_NAMES).unwrap_or_else(|error| {
             tracing::debug!(folder = %folder.display(), %error, "its files cannot be measured");
@@ -463,6 +482,14 @@ impl DiskGrowth {
             beyond: only(!counted, now.size.entries),
             hides: !now.unnamed.whole,
         }
+    }
+}
+
+/// What takes the room that is written into a folder: the file of its scope where it has one, else itself.
+fn taken_by(folder: PathBuf) -> PathBuf {
+    match ScopePlace::around(&folder).map(|scope| scope.image()) {
+        Some(image) if image.is_file() => image,
+        _ => folder,
     }
 }
 

@@ -20,6 +20,7 @@ use rules::reason::Reason;
 use rules::resources::{Capacity, Device};
 use rules::units::{Bytes, CpuShare};
 use store::images::failure::ImageError;
+use store::quota::ScopeKeeper;
 
 mod again;
 mod assignment;
@@ -39,6 +40,7 @@ mod reconciler;
 mod record;
 mod report;
 pub mod runtime;
+mod scopes;
 mod starts;
 
 /// The host ids that sessions run under; no other user may have one of them.
@@ -57,6 +59,7 @@ use images::{ImageDirectory, NodeImages};
 use measure::Measurements;
 use reconciler::{Reconciler, Wake};
 use runtime::{Runtime, RuntimeFault, RuntimePaths};
+use scopes::NodeScopes;
 use starts::Starts;
 
 /// What a machine is opened with.
@@ -188,8 +191,10 @@ impl LocalNode {
             rung.ring();
         })
         .map_err(NodeFault::Thread)?;
+        let scopes = Arc::new(NodeScopes::of(data.clone(), clock.clone()));
         let reconciler = Reconciler {
             runtime: Arc::clone(&runtime),
+            scopes,
             images,
             ledger,
             clock,
@@ -236,6 +241,11 @@ impl LocalNode {
     /// What this machine lacks; see `runtime::findings`.
     pub fn findings(&self) -> &[runtime::findings::HostFinding] {
         self.runtime.findings()
+    }
+
+    /// What holds folders of this machine to their limits.
+    pub fn scopes(&self) -> Arc<dyn ScopeKeeper> {
+        Arc::clone(&self.reconciler.scopes) as _
     }
 
     /// The way into its containers.

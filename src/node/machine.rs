@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
+use store::quota::ScopePlace;
 
 /// Entries of each kind that are told; a machine with more has the first.
 const MAX_TOLD: usize = 32;
@@ -93,7 +94,7 @@ fn shares(text: &str, name: &str) -> Vec<f64> {
         .collect()
 }
 
-/// One row for each device, by its first mount, the largest first.
+/// One row for each device, by its first mount, the largest first. The file systems of folders are no disks.
 fn disks(mountinfo: &str, data: &Path) -> Vec<Value> {
     let place = fs::canonicalize(data).unwrap_or_else(|_| data.to_owned());
     let mut seen: Vec<(String, String, String, String)> = Vec::new();
@@ -118,7 +119,9 @@ fn disks(mountinfo: &str, data: &Path) -> Vec<Value> {
             state = Some((at.len(), (*device).to_owned()));
         }
         let network = kind.starts_with("nfs") || ["cifs", "smb3", "9p", "ceph"].contains(kind);
-        if network || NO_DISKS.contains(kind) || Path::new(&at).is_file() {
+        let is_own = ScopePlace::around(Path::new(&at)).is_some()
+            || Path::new(&at).starts_with(place.join("containers"));
+        if network || is_own || NO_DISKS.contains(kind) || Path::new(&at).is_file() {
             continue;
         }
         if !seen.iter().any(|(known, ..)| known == device) {

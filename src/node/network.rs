@@ -4,6 +4,9 @@
 //! Entering is per thread and synchronous; when the way back fails the process ends at once,
 //! because going on in the wrong network would connect strangers.
 
+mod listening;
+
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
@@ -43,6 +46,11 @@ pub(crate) fn dial(namespace: &File, port: u16) -> io::Result<TcpStream> {
         let address = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
         TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
     })
+}
+
+/// The ports of the namespace that a connection to its 127.0.0.1 reaches.
+pub(crate) fn listening(namespace: &File) -> io::Result<BTreeSet<u16>> {
+    inside(namespace, listening::ports)
 }
 
 /// Runs `work` with this thread inside another network namespace.

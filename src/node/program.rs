@@ -12,6 +12,11 @@ pub const UNITS: [&str; 2] = ["fardel.service", "fardel-sessions.service"];
 /// Runs a command to its end; what it printed where it went well, else a sentence with the first line
 /// of what it complained about.
 pub fn run(words: &[&str]) -> Result<String, String> {
+    run_ending(words, &[0])
+}
+
+/// The same for a program that ends with one of these codes where it went well.
+pub fn run_ending(words: &[&str], well: &[i32]) -> Result<String, String> {
     let Some((program, arguments)) = words.split_first() else {
         return Err("there is nothing to run".into());
     };
@@ -22,7 +27,11 @@ pub fn run(words: &[&str]) -> Result<String, String> {
         .output()
         .map_err(|error| format!("{program} cannot be started: {error}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
-    if output.status.success() {
+    if output
+        .status
+        .code()
+        .is_some_and(|code| well.contains(&code))
+    {
         return Ok(text(&output.stdout));
     }
     let said = match text(&output.stderr) {

@@ -19,8 +19,9 @@ use rules::reasons;
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
 use rules::session::SessionKind;
 use rules::units::Timestamp;
-use store::folders::{mounted_directory, open_mounted};
+use store::folders::{mounted_directory, open_mounted, scope_of};
 use store::images::digest::Sha256Digest;
+use store::quota::{ScopeKeeper, ScopePlace};
 
 use crate::again::{self, Again};
 use crate::assignment::{AssignmentStore, Taken};
@@ -34,6 +35,7 @@ use crate::images::{ImageNeed, NodeImages};
 use crate::measure::{MeasureSources, Measurements};
 use crate::report;
 use crate::runtime::{self, Runtime};
+use crate::scopes::{self, NodeScopes};
 use crate::starts::Starts;
 
 /// A report goes up at least this often, so that the server knows the machine lives.
@@ -76,6 +78,8 @@ pub(crate) enum Wake {
 
 pub(crate) struct Reconciler {
     pub(crate) runtime: Arc<Runtime>,
+    /// Holds folders to their limits.
+    pub(crate) scopes: Arc<NodeScopes>,
     pub(crate) images: NodeImages,
     pub(crate) ledger: AssignmentStore,
     pub(crate) clock: Clock,
@@ -119,6 +123,11 @@ impl Reconciler {
     /// Runs until the server's end of the link is gone. Ends no container.
     /// `looked` rings its own bell, for the thread that looks at devices.
     pub(crate) fn run(mut self, wakes: &Receiver<Wake>, link: &NodeEnd, looked: &Sender<Wake>) {
+        self.work(wakes, link, looked);
+        self.scopes.close(&self.mounted_scopes(is_starting));
+    }
+
+    fn work(&mut self, wakes: &Receiver<Wake>, link: &NodeEnd, looked: &Sender<Wake>) {
         let mut said: Option<NodeReport> = None;
         let mut beat = Instant::now();
         let mut swept: Option<Instant> = None;
@@ -153,6 +162,8 @@ impl Reconciler {
             if images_swept.elapsed() >= SWEEP_IMAGES {
                 images_swept = Instant::now();
                 self.sweep_images();
+                let used = self.mounted_scopes(|_| true);
+                self.scopes.release_idle(&used, scopes::IDLE);
             }
             let pause = pace.saturating_sub(beat.elapsed());
             let now = Instant::now();
@@ -392,6 +403,7 @@ impl Reconciler {
             cpu_hundredths: order.demand.cpu.0,
             memory_bytes: order.demand.memory.0,
             shm_bytes: order.demand.shm.0,
+            disk_bytes: self.disk_bytes(&order.demand),
             pids: PROCESSES,
             ids: runtime::IdRange {
                 base: FIRST_ID + slot * IDS_EACH,
@@ -430,11 +442,25 @@ impl Reconciler {
         Ok(wanted)
     }
 
+    /// What a session is held to on the disk; None where it asks for no limit, and where this machine holds none.
+    fn disk_bytes(&self, demand: &Demand) -> Option<u64> {
+        let asked = demand.disk?;
+        // A disk that counts by itself holds folders without what the disk of a session is made with.
+        let is_held = self.scopes.enforcement().is_enforced() && scopes::missing().is_empty();
+        is_held.then_some(asked.0)
+    }
+
     /// A folder of this machine at its place; a reason where it is not here. Never makes one: an empty folder in the place
     /// of a lost one would look as if its files were gone.
     fn mount_order(&self, mount: &MountSpec) -> Result<runtime::MountOrder, Reason> {
+        let entered = match scope_of(&self.data, mount.folder) {
+            // It stays mounted for long after this, while the session begins.
+            Some(scope) => self.scopes.enter(&scope, None).map(drop),
+            None => Ok(()),
+        };
         // A shim keeps the mount that a folder lies on by comparing paths: a link of the administrator's would hide it.
-        let found = mounted_directory(&self.data, mount.folder).canonicalize();
+        let found =
+            entered.and_then(|()| mounted_directory(&self.data, mount.folder).canonicalize());
         let opened = found.and_then(|from| {
             open_mounted(&from, &mount.subpath)?;
             Ok(from)
@@ -449,6 +475,23 @@ impl Reconciler {
             at: mount.at.clone(),
             read_only: mount.read_only,
         })
+    }
+
+    /// The scopes of folders that assigned containers mount whose state `is_meant`. Costs one look for each mount.
+    fn mounted_scopes(&self, is_meant: impl Fn(&ReportedState) -> bool) -> BTreeSet<ScopePlace> {
+        let Some(assignment) = self.ledger.assignment() else {
+            return BTreeSet::new();
+        };
+        let sights = self.sights();
+        let meant = |order: &&ContainerOrder| {
+            let seen = sights.iter().find(|sight| sight.name == order.name);
+            seen.is_none_or(|sight| is_meant(&sight.state))
+        };
+        let orders = assignment.containers.iter().filter(meant);
+        let mounts = orders.flat_map(|order| &order.mounts);
+        mounts
+            .filter_map(|mount| scope_of(&self.data, mount.folder))
+            .collect()
     }
 
     /// What an image says of itself: its layers, and what the order leaves open.
@@ -732,6 +775,11 @@ impl Reconciler {
             partition_failures: self.mig_configurator.partition_failures(),
         }
     }
+}
+
+/// Whether its supervisor may still have to find the folders that it mounts.
+fn is_starting(state: &ReportedState) -> bool {
+    matches!(state, ReportedState::Preparing { .. })
 }
 
 /// The image that a container starts from; None for the host environment and for what is no digest.

@@ -20,27 +20,32 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::link::streams::ContainerProcess;
+use rules::units::Bytes;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use store::quota::ScopePlace;
 
 use crate::network;
+use crate::scopes;
 
 use cgroup::{CgroupError, ControlGroup, Hierarchies};
 use clearing::Clearing;
 use fork_server::ForkServer;
 use host_environment::{HostDigest, HostError};
 use launch::{LaunchFile, RunRecord};
+use scratch::Scratches;
 use wire::{PROTOCOL, ShimReply, ShimRequest};
 
 pub use launch::ContainerStream;
 pub use logs::{LogPiece, LogReader};
 pub use order::{
-    ContainerSpec, ContainerState, ExecOrder, IdRange, MountOrder, NetworkOrder, RootOrder,
-    RuntimeExit, RuntimeName, RuntimePhase, RuntimeUsage, TerminalSize, UserOrder,
+    ContainerSpec, ContainerState, ExecOrder, GuestProgram, IdRange, MountOrder, NetworkOrder,
+    RootOrder, RuntimeExit, RuntimeName, RuntimePhase, RuntimeUsage, TerminalSize, UserOrder,
 };
 pub use rootfs::HostGround;
 pub use unnamed::Unnamed;
 
 mod adoption;
+mod app_files;
 mod cgroup;
 mod claim;
 mod clearing;
@@ -50,6 +55,7 @@ mod descriptors;
 mod devices;
 mod ending;
 mod exec;
+pub mod files;
 pub mod findings;
 mod fork_server;
 pub mod hold;
@@ -62,8 +68,10 @@ mod mounts;
 mod order;
 mod proc_files;
 mod processes;
+mod programs;
 mod rootfs;
 pub mod run_directory;
+mod scratch;
 mod seccomp;
 pub mod shim;
 mod spec;
@@ -144,6 +152,8 @@ struct RuntimeState {
     fork_server: Mutex<ForkServer>,
     /// Takes what containers wrote once they are forgotten.
     clearing: Clearing,
+    /// Disks of containers that are held to a size.
+    scratches: Scratches,
     /// What is being done beside others, so that nothing is done twice at the same time.
     errands: Mutex<BTreeSet<(RuntimeName, &'static str)>>,
     /// How often those were begun that never came to run.
@@ -212,6 +222,7 @@ impl Runtime {
             .map_err(file("find", &places.run))?;
         let trash = data.join("trash");
         let clearing = Clearing::begin(&trash).map_err(file("open", &trash))?;
+        let scratches = Scratches::of(&data);
         let mut digest = HostDigest::new();
         digest.add(data.as_os_str().as_encoded_bytes());
         let instance_id = format!("{:08x}", digest.0 & 0xffff_ffff);
@@ -237,6 +248,7 @@ impl Runtime {
             host: Mutex::default(),
             fork_server: Mutex::default(),
             clearing,
+            scratches,
             errands: Mutex::default(),
             begun: Mutex::default(),
             spoken: Condvar::new(),
@@ -334,6 +346,9 @@ impl Runtime {
         if asked.is_err() {
             // No fork server was asked for it and no record names it, so nothing of it may stay: it is tried
             // again under the same name.
+            if let Err(error) = shared.remove_scratch(&order.name) {
+                tracing::warn!(container = %order.name, %error, "its disk stays");
+            }
             for path in [&directory, &launch.own_directory] {
                 let _ = fs::remove_dir_all(path);
             }
@@ -449,6 +464,12 @@ impl Runtime {
     /// Where a container's own layers are.
     pub fn own_files(&self, name: &RuntimeName) -> PathBuf {
         self.shared.own_directory(name)
+    }
+
+    /// The file that what a container writes outside its folders lies in; None where it has no disk of its own.
+    pub fn scratch_image(&self, name: &RuntimeName) -> Option<PathBuf> {
+        let image = self.shared.scratch(name).image();
+        image.is_file().then_some(image)
     }
 
     /// Directories outside its own layers that a container may write to, each once. Costs one small read; none where that
@@ -579,22 +600,65 @@ impl Runtime {
 
     /// Connects to a port inside, also where the program listens on 127.0.0.1 only.
     pub fn dial(&self, name: &RuntimeName, port: u16) -> Result<TcpStream, RuntimeFault> {
+        let what = "connect into the container";
+        let namespace = self.open_of_first(name, "ns/net", what)?;
+        network::dial(&namespace, port).map_err(|source| RuntimeFault::System { what, source })
+    }
+
+    /// The ports inside that `dial` reaches, at most 64, by number.
+    pub fn listening(&self, name: &RuntimeName) -> Result<Vec<u16>, RuntimeFault> {
+        let what = "look for ports in the container";
+        let namespace = self.open_of_first(name, "ns/net", what)?;
+        let found = network::listening(&namespace);
+        let found = found.map_err(|source| RuntimeFault::System { what, source })?;
+        Ok(found.into_iter().collect())
+    }
+
+    /// Those of these programs that the container's own path finds, links followed inside. Costs one look for each directory
+    /// of the path and each program, of both some at most.
+    pub fn programs(
+        &self,
+        name: &RuntimeName,
+        wanted: Vec<String>,
+    ) -> Result<Vec<String>, RuntimeFault> {
+        let what = "look for programs in the container";
+        let root = self.open_of_first(name, "root", what)?;
+        let launch = LaunchFile::read(&self.shared.directory(name));
+        let launch = launch.map_err(|source| RuntimeFault::System { what, source })?;
+        let path = launch.order.environment.iter();
+        let path = path
+            .rev()
+            .find(|(known, value)| known == "PATH" && !value.is_empty());
+        let path = path.map_or(shim::DEFAULT_PATH, |(_, value)| value.as_str());
+        Ok(programs::found(root.as_fd(), path, wanted))
+    }
+
+    /// The files inside that describe apps, by name, with their text: 64 KiB of all of them at most.
+    pub fn app_files(&self, name: &RuntimeName) -> Result<Vec<(String, String)>, RuntimeFault> {
+        let root = self.open_of_first(name, "root", "look for files in the container")?;
+        Ok(app_files::read(root.as_fd()))
+    }
+
+    /// Opens what belongs to the first process of a running container, below its directory of `/proc`.
+    fn open_of_first(
+        &self,
+        name: &RuntimeName,
+        below: &str,
+        what: &'static str,
+    ) -> Result<File, RuntimeFault> {
         self.running(name)?;
-        let fault = |source| RuntimeFault::System {
-            what: "connect into the container",
-            source,
-        };
+        let fault = |source| RuntimeFault::System { what, source };
         let record = RunRecord::read(&self.shared.directory(name)).map_err(fault)?;
         let first = record
             .first
             .ok_or_else(|| RuntimeFault::NotRunning(name.clone()))?;
-        let namespace = File::open(format!("/proc/{}/ns/net", first.pid)).map_err(fault)?;
-        // Checked after opening: the namespace is this process's, not that of a later owner of its number.
+        let opened = File::open(format!("/proc/{}/{below}", first.pid)).map_err(fault)?;
+        // Checked after opening: what is open is this process's, not that of a later owner of its number.
         first
             .open()
             .map_err(fault)?
             .ok_or_else(|| RuntimeFault::NotRunning(name.clone()))?;
-        network::dial(&namespace, port).map_err(fault)
+        Ok(opened)
     }
 
     /// Removes what is left of a container that is over: its own layers, records and control
@@ -736,6 +800,11 @@ impl RuntimeState {
                 .create(path)
                 .map_err(file("create", path))?;
         }
+        if let Some(limit) = launch.order.disk_bytes {
+            let scratch = self.scratch(&launch.order.name);
+            let opened = self.scratches.open(&scratch, Bytes(limit));
+            opened.map_err(file("make the disk of a session in", scratch.directory()))?;
+        }
         launch
             .write(directory)
             .map_err(file("write the launch in", directory))?;
@@ -768,6 +837,17 @@ impl RuntimeState {
 
     fn own_directory(&self, name: &RuntimeName) -> PathBuf {
         self.places.data.join("containers").join(name.as_str())
+    }
+
+    fn scratch(&self, name: &RuntimeName) -> ScopePlace {
+        self.scratches.place(name.as_str())
+    }
+
+    /// Removes the disk of a container, where it has one of its own; its own directory stays, empty.
+    fn remove_scratch(&self, name: &RuntimeName) -> io::Result<()> {
+        let scratch = self.scratch(name);
+        scopes::close_scratch(&scratch)?;
+        store::trees::remove(scratch.directory())
     }
 
     fn log_directory(&self, name: &RuntimeName) -> PathBuf {
@@ -807,6 +887,14 @@ impl RuntimeState {
     /// one rename, and a few removals. Errors: `Clearing` where that thread has to remove it where it lies.
     fn clear(&self, name: &RuntimeName) -> Result<(), RuntimeFault> {
         let (own, records) = (self.own_directory(name), self.directory(name));
+        let scratch = self.scratch(name);
+        scopes::close_scratch(&scratch).map_err(file("unmount", &own))?;
+        // Removing a large file takes a while too.
+        let image = scratch.directory();
+        let thrown = self.clearing.throw(image).map_err(file("remove", image))?;
+        if !thrown {
+            return Err(RuntimeFault::Clearing(name.clone()));
+        }
         let thrown = self.clearing.throw(&own);
         if !thrown.map_err(file("remove", &own))? {
             return Err(RuntimeFault::Clearing(name.clone()));
@@ -816,7 +904,9 @@ impl RuntimeState {
 
     /// Removes what is there of a container whose command never ran: a few directories of our own.
     fn clear_unbegun(&self, name: &RuntimeName) -> Result<(), RuntimeFault> {
-        for path in [self.own_directory(name), self.directory(name)] {
+        let own = self.own_directory(name);
+        self.remove_scratch(name).map_err(file("remove", &own))?;
+        for path in [own, self.directory(name)] {
             store::trees::remove(&path).map_err(file("remove", &path))?;
         }
         Ok(())

@@ -11,12 +11,12 @@ use rules::refusals;
 
 use crate::doors::cli::args::{
     Backup, Command, CommandLine, Config, Format, Global, PassphraseArguments, PlaceArguments,
-    RehearseArguments, Serve, State, UpgradeCommand,
+    RehearseArguments, RehearseCommand, Serve, State, UpgradeCommand,
 };
 use crate::doors::cli::refused::refused_with;
 use crate::doors::cli::{self, Surroundings};
 use crate::doors::console::screen as console;
-use crate::roles::{backup, doctor, support};
+use crate::roles::{backup, doctor, rehearsal, support};
 
 /// What only other roles can do; `main` brings them.
 pub struct Engines {
@@ -122,6 +122,13 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
             on_files(backup::BackupCommand::AcceptState, &global, &place, None)
         }
         Command::Rehearse(RehearseArguments { verb: None, files }) => (engines.rehearse)(files),
+        Command::Rehearse(RehearseArguments {
+            verb: Some(RehearseCommand::Decision(words)),
+            ..
+        }) => match Settings::read(layer_at(&global, &words.place), variable) {
+            Ok(settings) => rehearsal::decision(&settings.data, words.number, &global),
+            Err(refusal) => refused(&global, &refusal),
+        },
         Command::Bench(rest) => {
             let mut arguments = rest.arguments;
             // `-o json` in front of the engine's own words is read with the global flags.

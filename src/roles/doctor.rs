@@ -176,6 +176,7 @@ mod tests {
             "FARDEL_TLS" => Some("on".into()),
             "FARDEL_LISTEN_HTTP" => Some(format!("127.0.0.1:{port}")),
             "FARDEL_LISTEN_APPS" => Some("127.0.0.1:0".into()),
+            "FARDEL_LISTEN_SSH" => Some("127.0.0.1:0".into()),
             "FARDEL_CONFIG" => Some("/nonexistent".into()),
             _ => None,
         })
@@ -191,6 +192,7 @@ mod tests {
         assert!(http.found.contains(&own), "{}", http.found);
         assert!(http.fix.contains("listen_http"), "{}", http.fix);
         assert_eq!(check("port-apps").state, CheckState::Ok);
+        assert_eq!(check("port-ssh").state, CheckState::Ok);
     }
 
     #[test]

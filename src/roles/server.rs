@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -32,6 +32,7 @@ use rules::refusals;
 use rules::units::{Bytes, CpuShare};
 use server::image_source::StoredImages;
 use server::links::Links;
+use server::routes::AppListeners;
 use server::stream_router::StreamRouter;
 use server::{Failure, Server};
 use tokio::net::UnixListener;
@@ -44,6 +45,7 @@ use sockets::Sockets;
 use crate::doors;
 use crate::doors::listener::{self, PortLimits, Purpose};
 use crate::doors::peer::Peer;
+use crate::doors::proxy::listeners::PortListeners;
 
 /// Threads that serve people. More: an idle box holds their stacks. Fewer: one slow answer holds
 /// up the next.
@@ -110,7 +112,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     // Before any door opens: a client that sees it open may already tell us to stop.
     let mut signals = Signals::listen()?;
     // The port first: a second server on the same address must not touch the state.
-    let sockets = sockets::take(&settings).await?;
+    let mut sockets = sockets::take(&settings).await?;
     folder(&settings.data, "data")?;
     folder(&settings.run, "run")?;
     let clock = Clock::system();
@@ -119,12 +121,15 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     let _run = RunDirectory::take(&settings.run, &settings.data, server.node())?;
     server.bring_diagnostics(super::diagnostics::runner(&settings));
     let machine = open_machine(&settings, &server, clock)?;
+    server.bring_scopes(machine.scopes());
     let streams: Arc<dyn Streams> =
         Arc::new(StreamRouter::to(&server, server.node(), machine.streams()));
     server.bring_streams(Arc::clone(&streams));
     let note = machine_note(&machine);
     let logs = tokio::spawn(server::forget_logs(&server, Arc::clone(&streams)));
-    let app = doors::router(server.clone(), streams).layer(axum::middleware::from_fn(put_peer));
+    let apps = doors::proxy::router(server.clone(), Arc::clone(&streams));
+    let app = doors::router(server.clone(), Arc::clone(&streams))
+        .layer(axum::middleware::from_fn(put_peer));
     let certificates = match settings.encrypted() {
         true => Some(server.certificates()?),
         false => None,
@@ -146,10 +151,38 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
         }
     });
     let (leave, leaving) = tokio::sync::watch::channel(false);
-    let mut doors = open_network(&settings, sockets, certificates.as_deref(), &app, &leaving)?;
+    let ssh = match sockets.ssh.take() {
+        Some(listener) => match server::access::ssh_host_key(&server).await {
+            Ok(key) => Some((listener, key)),
+            Err(failure) => {
+                // A disk that takes no key keeps nobody from the pages that say so.
+                tracing::error!(error = %chain(&failure), "SSH is off: the host key cannot be read or kept");
+                None
+            }
+        },
+        None => None,
+    };
+    let names = doors::proxy::ByName {
+        server: server.clone(),
+        apps: apps.clone(),
+    };
+    let by_name = axum::middleware::from_fn_with_state(names, doors::proxy::by_name);
+    let routers = Routers {
+        console: app.clone().layer(by_name),
+        apps,
+    };
+    let network = (certificates.as_deref(), &leaving);
+    let (mut doors, _app_listeners) = open_network(&server, &settings, sockets, routers, network)?;
     doors.push(tokio::spawn(open_door(unix, app, leaving.clone())));
+    let known_as = ssh.as_ref().map(|(_, key)| key.fingerprint());
+    if let Some((listener, key)) = ssh {
+        let leaving = leaving.clone();
+        let serving = doors::ssh::serve(listener, server.clone(), streams, key, leaving);
+        doors.push(tokio::spawn(serving));
+    }
     if let Some(keeper) = &certificates {
         doors.push(tokio::spawn(look_around(
+            server.clone(),
             Arc::clone(keeper),
             leaving.clone(),
         )));
@@ -160,6 +193,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
         certificates.as_deref(),
         setup_words(&server),
         &note,
+        known_as.as_deref(),
     );
     tell(service::READY);
 
@@ -204,14 +238,23 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     }
 }
 
-/// Serves every port of the network that was taken.
+/// What serves the ports of apps, for as long as it is held.
+type KeptListeners = Option<Arc<dyn AppListeners>>;
+
+/// What is served on the network.
+struct Routers {
+    console: Router,
+    apps: Router,
+}
+
+/// Serves every port of the network that was taken, and those of apps that are open.
 fn open_network(
+    server: &Server,
     settings: &Settings,
     sockets: Sockets,
-    certificates: Option<&Keeper>,
-    app: &Router,
-    leaving: &watch::Receiver<bool>,
-) -> Result<Vec<JoinHandle<()>>, Failure> {
+    routers: Routers,
+    (certificates, leaving): (Option<&Keeper>, &watch::Receiver<bool>),
+) -> Result<(Vec<JoinHandle<()>>, KeptListeners), Failure> {
     let tls = certificates
         .map(Keeper::server_config)
         .transpose()
@@ -220,35 +263,66 @@ fn open_network(
         .console
         .local_addr()
         .map_or(settings.listen.port(), |address| address.port());
-    let console = Purpose::Console(app.clone());
+    let limits = PortLimits::new();
+    let mut app_listeners = None;
+    if let Some(address) = settings.listen_apps {
+        let first = sockets
+            .apps
+            .iter()
+            .filter_map(|apps| apps.local_addr().ok());
+        let listeners: Arc<dyn AppListeners> = Arc::new(PortListeners {
+            address: address.ip(),
+            tls: tls.clone(),
+            apps: routers.apps.clone(),
+            limits: limits.clone(),
+            leaving: leaving.clone(),
+            served: Mutex::new(first.map(|first| first.port()).collect()),
+        });
+        // Pages of apps that were open before go on by themselves.
+        for port in server::routes::open_app_ports(server)? {
+            if let Err(error) = listeners.serve(port) {
+                tracing::warn!(port, %error, "a port of apps cannot be opened");
+            }
+        }
+        server.bring_app_listeners(&listeners);
+        app_listeners = Some(listeners);
+    }
+    let console = Purpose::Console(routers.console);
     let mut open = vec![(sockets.console, tls.clone(), console)];
-    open.extend(sockets.apps.map(|apps| (apps, tls, Purpose::Apps)));
+    open.extend(
+        sockets
+            .apps
+            .map(|apps| (apps, tls, Purpose::Apps(routers.apps))),
+    );
     open.extend(
         sockets
             .http
             .map(|http| (http, None, Purpose::Way { to: port })),
     );
-    let limits = PortLimits::new();
     let keeping = Arc::clone(&limits.connections).keep(leaving.clone());
     let mut opened = vec![tokio::spawn(keeping)];
     opened.extend(open.into_iter().map(|(listener, tls, purpose)| {
         let serving = listener::serve(listener, tls, purpose, limits.clone(), leaving.clone());
         tokio::spawn(serving)
     }));
-    Ok(opened)
+    Ok((opened, app_listeners))
 }
 
 /// Keeps the machine's certificate true while names, addresses and the calendar change.
-async fn look_around(keeper: Arc<Keeper>, mut leaving: watch::Receiver<bool>) {
+async fn look_around(server: Server, keeper: Arc<Keeper>, mut leaving: watch::Receiver<bool>) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(LOOK_AROUND) => {}
             _ = leaving.wait_for(|leave| *leave) => return,
         }
         let keeper = Arc::clone(&keeper);
+        let settings = server.settings();
         // It may wait for the disk.
-        let renewed =
-            tokio::task::spawn_blocking(move || keeper.renew(HostNames::of_this_machine())).await;
+        let renewed = tokio::task::spawn_blocking(move || {
+            let below = settings.apps_name.as_deref();
+            keeper.renew(HostNames::of_this_machine().with_apps(below))
+        })
+        .await;
         match renewed {
             Ok(Ok(true)) => tracing::info!("the certificate was renewed"),
             Ok(Ok(false)) => {}
@@ -457,12 +531,13 @@ fn address(settings: &Settings) -> String {
     settings.origins().into_iter().next().unwrap_or_default()
 }
 
-/// Twelve lines at most: where, what, and the one thing to try.
+/// Thirteen lines at most: where, what, and the one thing to try.
 fn announce(
     settings: &Settings,
     certificates: Option<&Keeper>,
     setup: Option<String>,
     machine: &str,
+    ssh: Option<&str>,
 ) {
     let here = address(settings);
     let program = std::env::args()
@@ -480,6 +555,12 @@ fn announce(
         let authority = keeper.authority();
         lines.push(format!("  trust      SHA-256 {}", authority.fingerprint));
         lines.push(format!("             how to: {here}/trust"));
+    }
+    if let (Some(fingerprint), Some(address)) = (ssh, settings.listen_ssh) {
+        lines.push(format!(
+            "  ssh        port {}  {fingerprint}",
+            address.port()
+        ));
     }
     lines.push(format!("  state      {}", settings.data.display()));
     lines.push(format!("  run state  {}", settings.run.display()));

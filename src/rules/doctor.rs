@@ -15,7 +15,7 @@ pub enum CheckState {
 }
 
 /// The ids of all checks there are; each is named in Korean.
-pub const IDS: [&str; 54] = [
+pub const IDS: [&str; 56] = [
     "accelerators",
     "address",
     "architecture",
@@ -35,6 +35,7 @@ pub const IDS: [&str; 54] = [
     "fences",
     "file-watches",
     "findings",
+    "folder-limits",
     "gpu",
     "holder",
     "host-name",
@@ -52,6 +53,7 @@ pub const IDS: [&str; 54] = [
     "port",
     "port-apps",
     "port-http",
+    "port-ssh",
     "process-numbers",
     "randomness",
     "restart-wanted",

@@ -86,7 +86,7 @@ pub struct Folder {
     pub kind: FolderKind,
     pub state: FolderState,
     pub created_at: Timestamp,
-    /// When a session was launched that mounts it, last.
+    /// When a session was launched that mounts it, or its files were changed from outside, last.
     pub used_at: Option<Timestamp>,
     pub trashed_at: Option<Timestamp>,
     /// None: it was not counted yet.
@@ -158,6 +158,18 @@ pub fn check_access(
     }
 }
 
+/// Refuses a subject that may not read and write the files of a folder: they are its owner's alone.
+///
+/// Errors: as `access`; `token.scope-missing`, `role.permission-missing`, `folder.files-own`.
+pub fn check_files(subject: &Subject, folder: &Folder) -> Result<(), Refusal> {
+    access(subject, folder)?;
+    may(subject, Permission::SessionsWrite, &folder.scope())?;
+    match folder.owner == subject.user {
+        true => Ok(()),
+        false => Err(refusals::folder_files_own()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use uuid::Uuid;
@@ -216,5 +228,11 @@ mod tests {
             ..subject(OWNER, vec![])
         };
         assert_eq!(access(&reads, &folder), Ok(FolderAccess::See));
+        let refused = check_files(&reads, &folder).expect_err("reads rows alone");
+        assert_eq!(refused.code, "token.scope-missing");
+        let administrator = subject(OTHER, vec![on_domain(GrantRole::Administrator)]);
+        let refused = check_files(&administrator, &folder).expect_err("no owner");
+        assert_eq!(refused.code, "folder.files-own");
+        assert_eq!(check_files(&subject(OWNER, vec![]), &folder), Ok(()));
     }
 }

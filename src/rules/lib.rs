@@ -4,6 +4,11 @@
 //! the time and the random bytes. The lints of this package forbid the rest.
 
 pub mod announcement;
+pub mod app;
+pub mod app_origin;
+pub mod app_port;
+pub mod app_services;
+pub mod app_share;
 pub mod assignment;
 pub mod audit;
 pub mod blocker;
@@ -21,6 +26,7 @@ pub mod doctor;
 pub mod fair_share;
 pub mod findings;
 pub mod folder;
+pub mod folder_path;
 pub mod grants;
 pub mod hand_over;
 pub mod housekeeping;
@@ -50,9 +56,11 @@ pub mod reservation;
 pub mod reservation_quota;
 pub mod resource_group;
 pub mod resources;
+pub mod run_history;
 pub mod self_test;
 pub mod session;
 pub mod statement;
+pub mod storage;
 pub mod tenancy;
 pub mod trace;
 pub mod translations;
@@ -61,3 +69,4 @@ pub mod users;
 pub mod webhook;
 pub mod workload;
 pub mod world;
+pub mod world_change;

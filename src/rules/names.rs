@@ -53,6 +53,8 @@ id!(/// One imported environment image.
     ImageId, image_id_invalid);
 id!(/// One API token.
     TokenId, token_id_invalid);
+id!(/// One public key that a user signs in with over SSH.
+    SshKeyId, ssh_key_id_invalid);
 id!(/// One long-running piece of work, such as an import.
     OperationId, operation_id_invalid);
 id!(/// One roster that was taken in.
@@ -67,6 +69,8 @@ id!(/// One preset: amounts with a name.
     PresetId, preset_id_invalid);
 id!(/// One folder: a directory that outlives sessions.
     FolderId, folder_id_invalid);
+id!(/// One app that its owner shares with a user or a project.
+    AppShareId, app_share_id_invalid);
 id!(/// One course: a project with a term.
     CourseId, course_id_invalid);
 id!(/// One link by which accounts join a project.

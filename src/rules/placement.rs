@@ -35,7 +35,7 @@ pub use explain::{
     Explanation, QueueCauses, RequestDraft, Verdict, WaitCause, explain_draft, explain_queue,
     explain_session,
 };
-pub use forecast::{ExpectedStart, QueueForecast, forecast};
+pub use forecast::{ExpectedStart, LikelyStart, QueueForecast, forecast, likely_starts};
 pub use order::fair_share::{FairAccount, accounts as fair_accounts, told as fair_value};
 pub use preempt::{MAX_PREEMPTIONS, Preemption, SETTLED_SECONDS, next_settled, preempt};
 pub use reserve::{Displaced, ReservationStep, part_of_device, reservable, reserve};

@@ -57,6 +57,7 @@ pub struct PresetAmounts {
     pub cpu: Option<CpuShare>,
     pub memory: Option<Bytes>,
     pub shm: Option<Bytes>,
+    pub disk: Option<Bytes>,
     pub gpu: Option<GpuShare>,
     pub gpu_memory: Option<Bytes>,
     pub mig: Option<MigProfile>,
@@ -72,6 +73,7 @@ impl PresetAmounts {
             cpu: self.cpu.unwrap_or(usual.cpu),
             memory,
             shm: self.shm.unwrap_or(usual.shm.min(Bytes(memory.0 / 2))),
+            disk: self.disk,
             gpu: self.gpu.unwrap_or(usual.gpu),
             gpu_memory: self.gpu_memory,
             mig: self.mig,
@@ -110,6 +112,7 @@ impl PresetAmounts {
             cpu: asked.cpu.or(self.cpu),
             memory,
             shm: asked.shm.or_else(|| self.shm.map(fits)),
+            disk: asked.disk.or(self.disk),
             gpu: devices.gpu.filter(|share| *share > GpuShare::ZERO),
             gpu_memory: asked.gpu_memory.or(devices.gpu_memory),
             mig: devices.mig,
@@ -126,6 +129,7 @@ impl PresetAmounts {
         put("cpu", self.cpu.map(|cpu| cpu.to_string()));
         put("memory", self.memory.map(|memory| memory.to_string()));
         put("shm", self.shm.map(|shm| shm.to_string()));
+        put("disk", self.disk.map(|disk| disk.to_string()));
         put("gpu", self.gpu.map(|gpu| gpu.to_string()));
         put("gpu_memory", self.gpu_memory.map(|size| size.to_string()));
         put("mig", self.mig.map(|profile| profile.to_string()));

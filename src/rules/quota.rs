@@ -113,12 +113,16 @@ pub enum LimitKey {
     CpuEach,
     /// Bytes of memory of one session.
     MemoryEach,
+    /// Bytes that one session writes outside its folders.
+    DiskEach,
     /// Seconds that one session runs.
     RuntimeSeconds,
     /// The priority of one session.
     Priority,
     /// Browsers that each user is signed in with.
     SignIns,
+    /// Bytes of all folders of each user.
+    FolderBytes,
 }
 
 /// What a limit bounds.
@@ -135,7 +139,7 @@ pub enum LimitKind {
 }
 
 impl LimitKey {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Waiting,
         Self::WaitingBytes,
         Self::Sessions,
@@ -145,9 +149,11 @@ impl LimitKey {
         Self::GpuEach,
         Self::CpuEach,
         Self::MemoryEach,
+        Self::DiskEach,
         Self::RuntimeSeconds,
         Self::Priority,
         Self::SignIns,
+        Self::FolderBytes,
     ];
 
     /// Its name in a policy.
@@ -162,9 +168,11 @@ impl LimitKey {
             Self::GpuEach => "gpu_each",
             Self::CpuEach => "cpu_each",
             Self::MemoryEach => "memory_each",
+            Self::DiskEach => "disk_each",
             Self::RuntimeSeconds => "runtime_seconds",
             Self::Priority => "priority",
             Self::SignIns => "sign_ins",
+            Self::FolderBytes => "folder_bytes",
         }
     }
 
@@ -175,9 +183,10 @@ impl LimitKey {
             Self::GpuEach
             | Self::CpuEach
             | Self::MemoryEach
+            | Self::DiskEach
             | Self::RuntimeSeconds
             | Self::Priority => LimitKind::Each,
-            Self::SignIns => LimitKind::Account,
+            Self::SignIns | Self::FolderBytes => LimitKind::Account,
         }
     }
 
@@ -190,7 +199,11 @@ impl LimitKey {
             }
             Self::Gpu | Self::GpuEach => format!("{} GPU", GpuShare(hundredths())),
             Self::Cpu | Self::CpuEach => format!("{} CPU", CpuShare(hundredths())),
-            Self::Memory | Self::MemoryEach | Self::WaitingBytes => Bytes(amount).to_string(),
+            Self::Memory
+            | Self::MemoryEach
+            | Self::DiskEach
+            | Self::WaitingBytes
+            | Self::FolderBytes => Bytes(amount).to_string(),
             Self::RuntimeSeconds if amount > 0 && amount.is_multiple_of(3_600) => {
                 format!("{} h", amount / 3_600)
             }
@@ -223,11 +236,15 @@ pub struct PolicyLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_each: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_each: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_seconds: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sign_ins: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub folder_bytes: Option<u64>,
 }
 
 impl PolicyLimits {
@@ -242,9 +259,11 @@ impl PolicyLimits {
         gpu_each: None,
         cpu_each: None,
         memory_each: None,
+        disk_each: None,
         runtime_seconds: None,
         priority: None,
         sign_ins: None,
+        folder_bytes: None,
     };
 
     pub fn get(&self, key: LimitKey) -> Option<u64> {
@@ -258,9 +277,11 @@ impl PolicyLimits {
             LimitKey::GpuEach => self.gpu_each,
             LimitKey::CpuEach => self.cpu_each,
             LimitKey::MemoryEach => self.memory_each,
+            LimitKey::DiskEach => self.disk_each,
             LimitKey::RuntimeSeconds => self.runtime_seconds,
             LimitKey::Priority => self.priority,
             LimitKey::SignIns => self.sign_ins,
+            LimitKey::FolderBytes => self.folder_bytes,
         }
     }
 
@@ -275,9 +296,11 @@ impl PolicyLimits {
             LimitKey::GpuEach => &mut self.gpu_each,
             LimitKey::CpuEach => &mut self.cpu_each,
             LimitKey::MemoryEach => &mut self.memory_each,
+            LimitKey::DiskEach => &mut self.disk_each,
             LimitKey::RuntimeSeconds => &mut self.runtime_seconds,
             LimitKey::Priority => &mut self.priority,
             LimitKey::SignIns => &mut self.sign_ins,
+            LimitKey::FolderBytes => &mut self.folder_bytes,
         };
         *place = value;
     }
@@ -372,9 +395,11 @@ impl LimitUsage {
             LimitKey::GpuEach
             | LimitKey::CpuEach
             | LimitKey::MemoryEach
+            | LimitKey::DiskEach
             | LimitKey::RuntimeSeconds
             | LimitKey::Priority
-            | LimitKey::SignIns => 0,
+            | LimitKey::SignIns
+            | LimitKey::FolderBytes => 0,
         }
     }
 

@@ -17,6 +17,9 @@ pub struct Demand {
     pub memory: Bytes,
     /// Size of /dev/shm, bytes; counts against the memory limit.
     pub shm: Bytes,
+    /// What it may write outside its folders, bytes; None: as much as there is room for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<Bytes>,
     /// Share of devices, 2.5 being two whole ones and half of a third; 0 where none is wanted.
     #[serde(default)]
     pub gpu: GpuShare,
@@ -32,6 +35,9 @@ impl Demand {
     /// `cpu=2 memory=4 GiB gpu=0.5`: cores, memory and devices, in the same words for every reader.
     pub fn figures(&self) -> String {
         let mut all = format!("cpu={} memory={}", self.cpu, self.memory);
+        if let Some(disk) = self.disk {
+            all.push_str(&format!(" disk={disk}"));
+        }
         if self.gpu > GpuShare::ZERO {
             all.push_str(&format!(" gpu={}", self.gpu));
         }
@@ -49,6 +55,10 @@ impl Demand {
 pub const MIN_CPU: CpuShare = CpuShare(1);
 /// Least memory a session may ask for: below 16 MiB a shell does not start.
 pub const MIN_MEMORY: Bytes = Bytes::mib(16);
+/// Least and most that a session may be held to on the disk. Lower: the file system for it is mostly tables. Higher: with its
+/// tables the file for it is longer than one of ext4 may be.
+pub const MIN_DISK: Bytes = Bytes::mib(64);
+pub const MAX_DISK: Bytes = Bytes::gib(15 * 1024);
 
 impl Default for Demand {
     /// One core, 1 GiB, 64 MiB of shared memory, no device.
@@ -57,6 +67,7 @@ impl Default for Demand {
             cpu: CpuShare(100),
             memory: Bytes::gib(1),
             shm: Bytes::mib(64),
+            disk: None,
             gpu: GpuShare::ZERO,
             gpu_memory: None,
             mig: None,
@@ -81,6 +92,12 @@ impl Demand {
         let (shm, memory) = (self.shm, self.memory);
         if shm > memory {
             return Err(refusals::shm_too_large(shm, memory).at("/resources/shm"));
+        }
+        if self
+            .disk
+            .is_some_and(|disk| !(MIN_DISK..=MAX_DISK).contains(&disk))
+        {
+            return Err(refusals::disk_size(MIN_DISK, MAX_DISK).at("/resources/disk"));
         }
         check_devices(self)
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use api::secret::SecretText;
 use api::users::TokenView;
 use rules::grants::{Grant, HeldGrant};
-use rules::names::{EmailAddress, TokenId, UserId, UserName};
+use rules::names::{EmailAddress, SshKeyId, TokenId, UserId, UserName};
 use rules::permissions::Subject;
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -24,6 +24,7 @@ use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
 
 mod access_key;
+mod app_entry;
 mod attempts;
 mod begun_sign_ins;
 pub(crate) mod directory;
@@ -40,12 +41,18 @@ pub(crate) mod second_factor;
 pub mod secret;
 mod setup;
 mod sign_in_link;
+pub(crate) mod ssh_host_key;
+pub(crate) mod ssh_key;
 pub(crate) mod ticket;
 pub(crate) mod tokens;
 pub(crate) mod totp;
 
 pub(crate) use access_key::new_key as new_access_key;
 pub use access_key::{SignedRequest, by_signature};
+pub use app_entry::{
+    APP_COOKIE_SECONDS, AppPass, app_cookie, by_app_pass, read_app_cookie, take_app_ticket,
+};
+pub(crate) use app_entry::{AppTickets, new_ticket as new_app_ticket};
 pub(crate) use attempts::{AttemptCounts, unlock};
 pub use invitation::{NewMember, join, offer};
 pub(crate) use invitation::{
@@ -67,6 +74,8 @@ pub use second_factor::finish_sign_in;
 pub use setup::{set_up, setup_link, setup_open};
 pub(crate) use sign_in_link::new_code as new_link_code;
 pub use sign_in_link::{LinkedUser, begin_by_link, linked_user};
+pub use ssh_host_key::{SshHostKey, ssh_host_key};
+pub use ssh_key::{by_ssh_key, is_ssh_key_known, prove_ssh_key_again};
 pub use tokens::NewToken;
 
 use attempts::{Attempt, KnownBrowser};
@@ -118,6 +127,10 @@ pub enum Via {
     Token {
         id: TokenId,
     },
+    /// A public key, over SSH: into sessions, and nowhere else.
+    SshKey {
+        id: SshKeyId,
+    },
     /// The local socket, as root or as the user that runs the server.
     LocalRoot,
 }
@@ -168,6 +181,7 @@ fn told(caller: Caller) -> Caller {
     let (via, credential) = match caller.via {
         Via::Browser { session } => ("browser", Some(session.0)),
         Via::Token { id } => ("token", Some(id.0)),
+        Via::SshKey { id } => ("ssh-key", Some(id.0)),
         Via::LocalRoot => ("socket", None),
     };
     origin::proven(ProvenCaller {
@@ -661,7 +675,7 @@ pub(crate) async fn prove_again(
 ) -> Result<PasswordCheck, Failure> {
     let by = match caller.via {
         Via::Browser { session } => session.0.into_bytes(),
-        Via::Token { .. } => caller.subject.user.0.into_bytes(),
+        Via::Token { .. } | Via::SshKey { .. } => caller.subject.user.0.into_bytes(),
         Via::LocalRoot => [0; 16],
     };
     let attempt = Attempt::of_own(server, caller.name.as_str(), caller.subject.user, &by);

@@ -1,7 +1,7 @@
 //! The only place that knows SQL. Keeps rows true across crashes: one writer, group commit, and an
 //! answer only after the commit. Decides nothing; callers bring decisions of `rules`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -18,6 +18,8 @@ pub(crate) mod acceptance;
 pub(crate) mod access_keys;
 pub(crate) mod allowances;
 pub(crate) mod announcements;
+pub(crate) mod app_ports;
+pub(crate) mod app_shares;
 pub(crate) mod audit;
 pub(crate) mod audit_targets;
 pub(crate) mod branding;
@@ -60,6 +62,7 @@ pub(crate) mod reservations;
 mod reserve;
 pub(crate) mod resource_groups;
 pub(crate) mod rosters;
+mod run_history;
 pub(crate) mod samples;
 pub(crate) mod sealing;
 pub(crate) mod second_factors;
@@ -67,8 +70,10 @@ pub(crate) mod self_tests;
 pub(crate) mod session_table;
 pub(crate) mod sessions;
 pub(crate) mod sign_in_links;
+pub(crate) mod ssh_keys;
 mod state_checks;
 pub(crate) mod statements;
+pub(crate) mod storage;
 pub(crate) mod tenancy;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -364,6 +369,11 @@ impl Catalog {
 
     pub(crate) fn note_live(&self, sessions: usize) {
         self.0.live.store(sessions, Ordering::Relaxed);
+    }
+
+    /// The directory of the state; None in memory.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        self.0.data.as_deref()
     }
 
     pub(crate) fn clock(&self) -> &Clock {

@@ -10,3 +10,4 @@ pub(crate) mod import;
 pub(crate) mod mail;
 mod outcome;
 pub(crate) mod runner;
+pub(crate) mod storage;

@@ -9,10 +9,12 @@ use rules::refusal::Refusal;
 
 pub mod access;
 pub mod actions;
+mod app_starts;
 mod appliance;
 pub mod backup;
 mod catalog;
 mod controller;
+pub mod decisions;
 pub mod diagnostics;
 pub mod events;
 mod hand_over;
@@ -56,6 +58,11 @@ struct ServerInner {
     provider_sign_ins: access::provider::ProviderSignIns,
     saml_sign_ins: access::saml::SamlSignIns,
     open_streams: Arc<access::OpenStreams>,
+    folder_turns: Arc<actions::folders::FolderTurns>,
+    app_tickets: access::AppTickets,
+    app_starts: app_starts::AppStarts,
+    /// They hold the server, so it does not hold them.
+    app_listeners: OnceLock<Weak<dyn routes::AppListeners>>,
     settings: appliance::settings::EffectiveSettings,
     backups: appliance::backups::BackupState,
     diagnostics: diagnostics::Diagnostics,
@@ -179,6 +186,10 @@ impl Server {
             provider_sign_ins: access::provider::ProviderSignIns::default(),
             saml_sign_ins: access::saml::SamlSignIns::default(),
             open_streams: Arc::default(),
+            folder_turns: Arc::default(),
+            app_tickets: Default::default(),
+            app_starts: Default::default(),
+            app_listeners: OnceLock::new(),
             settings: appliance::settings::EffectiveSettings::new(reading),
             backups: appliance::backups::BackupState::default(),
             diagnostics: diagnostics::Diagnostics::default(),
@@ -204,6 +215,24 @@ impl Server {
     pub fn bring_streams(&self, streams: Arc<dyn base::link::streams::Streams>) {
         // A second one would be a second start of the same server, which does not happen.
         let _ = self.0.streams.set(streams);
+    }
+
+    /// Brings what serves the ports of apps; without it they are given and not served, as in tests of rows.
+    pub fn bring_app_listeners(&self, listeners: &Arc<dyn routes::AppListeners>) {
+        // A second one would be a second start of the same server, which does not happen.
+        let _ = self.0.app_listeners.set(Arc::downgrade(listeners));
+    }
+
+    pub(crate) fn app_listeners(&self) -> Option<Arc<dyn routes::AppListeners>> {
+        self.0.app_listeners.get().and_then(Weak::upgrade)
+    }
+
+    pub(crate) fn app_tickets(&self) -> &access::AppTickets {
+        &self.0.app_tickets
+    }
+
+    pub(crate) fn app_starts(&self) -> &app_starts::AppStarts {
+        &self.0.app_starts
     }
 
     pub(crate) fn under_way(&self) -> &actions::replay::UnderWay {
@@ -290,11 +319,16 @@ impl Server {
     pub fn certificates(&self) -> Result<Arc<base::tls::keeper::Keeper>, Failure> {
         self.0
             .lazy_stores
-            .certificates(&self.settings().data, self.clock())
+            .certificates(&self.settings(), self.clock())
     }
 
     pub(crate) fn uploads(&self) -> Result<Arc<store::uploads::UploadStore>, Failure> {
         self.0.lazy_stores.uploads(&self.settings().data)
+    }
+
+    /// Brings what holds folders of this machine to their limits, before any folder is touched.
+    pub fn bring_scopes(&self, keeper: Arc<dyn store::quota::ScopeKeeper>) {
+        self.0.lazy_stores.bring_scopes(keeper);
     }
 
     /// The directories of folders on this machine's disk.
@@ -398,6 +432,11 @@ impl Server {
         &self.0.open_streams
     }
 
+    /// The work on files of folders that is under way.
+    pub(crate) fn folder_turns(&self) -> &Arc<actions::folders::FolderTurns> {
+        &self.0.folder_turns
+    }
+
     pub(crate) fn hasher(&self) -> &access::password::Hasher {
         &self.0.hasher
     }
@@ -421,8 +460,8 @@ pub fn forget_logs(
     controller::logs::run(server.catalog().clone(), streams)
 }
 
-/// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail, folders. Runs
-/// until it is dropped; at most one a server.
+/// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail, folders
+/// and their limits, likely starts. Runs until it is dropped; at most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let backups = jobs::backup::keep_making(server.clone());
     let pages = keep_looking(server.clone());
@@ -433,9 +472,12 @@ pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let webhooks = hand_over::webhooks::keep(server.clone());
     let mail = jobs::mail::keep(server.clone());
     let folders = jobs::folders::keep(server.clone());
+    let storage = jobs::storage::keep(server.clone());
+    let likely = snapshot::likely_starts::keep(server.clone());
     async {
         tokio::join!(
-            backups, pages, history, audit, directory, hand_over, webhooks, mail, folders
+            backups, pages, history, audit, directory, hand_over, webhooks, mail, folders, storage,
+            likely
         );
     }
 }

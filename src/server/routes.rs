@@ -1,8 +1,11 @@
-//! Where apps are: which container answers for a running session. Derived from rows, never stored.
+//! Where apps are: which container answers for a running session, and which port of this machine leads to which app.
+//! Derived from rows; stores only which cookies an app sets.
 
+use rules::app_port::{AppPort, AppPortCookie, app_ports};
 use rules::names::{ContainerName, NodeId, SessionId, UserId};
 use rules::session::SessionState;
 
+use crate::catalog::Lane;
 use crate::{Failure, Server};
 
 /// Where a running session can be reached.
@@ -27,4 +30,61 @@ pub fn find(server: &Server, session: SessionId) -> Result<Option<SessionRoute>,
                 owner: row.owner,
             })
         }))
+}
+
+/// Serves the ports that apps are opened at.
+pub trait AppListeners: Send + Sync {
+    /// Serves a port from now on; does nothing for one that is served.
+    ///
+    /// Errors: what the system says, such as that another program has it.
+    fn serve(&self, port: u16) -> std::io::Result<()>;
+}
+
+/// Where a port leads; None for one that leads nowhere. Costs one row by key.
+pub fn app_at(server: &Server, port: u16) -> Result<Option<AppPort>, Failure> {
+    let found = server
+        .catalog()
+        .read_now("find the app at a port", |view| view.app_port(port))?;
+    Ok(found.filter(|port| port.session.is_some()))
+}
+
+/// The ports that lead into sessions which have not ended, by number: pages of them may be open in browsers.
+pub fn open_app_ports(server: &Server) -> Result<Vec<u16>, Failure> {
+    let Some(first) = server.settings().listen_apps.map(|address| address.port()) else {
+        return Ok(Vec::new());
+    };
+    server.catalog().read_now("list ports of apps", |view| {
+        let mut open = Vec::new();
+        for port in view.app_ports()? {
+            let session = match port.session {
+                Some(session) if app_ports(first).contains(&port.port) => view.session(session)?,
+                _ => None,
+            };
+            if session.is_some_and(|session| session.state() != SessionState::Ended) {
+                open.push(port.port);
+            }
+        }
+        Ok(open)
+    })
+}
+
+/// The cookies that apps at ports set.
+pub fn app_cookies(server: &Server) -> Result<Vec<AppPortCookie>, Failure> {
+    server
+        .catalog()
+        .read_now("list cookies of apps", |view| view.app_cookies())
+}
+
+/// Keeps cookies that the app at a port sets, for when this server has started again.
+pub async fn keep_app_cookies(
+    server: &Server,
+    port: u16,
+    names: Vec<String>,
+) -> Result<(), Failure> {
+    server
+        .catalog()
+        .write(Lane::Requests, "keep cookies of an app", move |rows| {
+            rows.add_app_cookies(port, &names)
+        })
+        .await
 }

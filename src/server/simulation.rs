@@ -285,6 +285,11 @@ impl Simulation {
             .write_now(Lane::Loops, "meter sessions", |rows| rows.meter().map(drop))
     }
 
+    /// Sums up the use of the past for fair share where it is due, as the server does after it counted use.
+    pub async fn refresh_standing(&self) -> Result<(), Failure> {
+        self.catalog().refresh_standing().await
+    }
+
     /// Keeps what containers of a node used, as a report tells it; those of paused sessions stand still.
     pub fn sample(&self, node: NodeId, at: Timestamp, used: &[(ContainerName, ContainerUsage)]) {
         let is_paused = |name: &ContainerName| {

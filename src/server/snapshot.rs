@@ -2,6 +2,8 @@
 //! cluster, the names of owners, what was said and measured of devices. Permissions are not applied here:
 //! `actions` give each caller their part. Never writes.
 
+pub(crate) mod likely_starts;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -21,6 +23,7 @@ use crate::catalog::listing::SessionFilter;
 use crate::catalog::nodes::DeviceRow;
 use crate::catalog::session_table::{TableCount, TableOrder};
 use crate::catalog::{Catalog, ReadTransaction};
+use likely_starts::{LikelyForecast, LikelyStarts};
 
 /// Milliseconds for which an explanation stays as it is while no row changes. Longer: the time that a session
 /// still has to wait moves in jumps. Shorter: every open page explains the whole queue again.
@@ -54,6 +57,8 @@ pub(crate) struct Snapshot {
     counts: OnceLock<Vec<(Scope, LiveCounts)>>,
     /// How many sessions within a reach ended within the day before a moment, and how many of them not well.
     ended: Mutex<BTreeMap<Reach, EndedCounts>>,
+    /// Shared by all snapshots of a server.
+    likely: Arc<LikelyForecast>,
     queue: Mutex<Option<Arc<WaitingQueue>>>,
     explained: Mutex<BTreeMap<SessionId, (Timestamp, Explanation)>>,
 }
@@ -94,6 +99,8 @@ pub(crate) struct WaitingQueue {
     /// The moment that the forecast is of, and every explanation by it.
     pub(crate) at: Timestamp,
     pub(crate) forecast: QueueForecast,
+    /// Guesses, which are some minutes old at most.
+    likely: Arc<LikelyStarts>,
     /// Places in `world.sessions`, in the order of the forecast.
     pub(crate) order: Vec<usize>,
     groups: OnceLock<Vec<WaitingGroup>>,
@@ -211,6 +218,7 @@ impl Snapshot {
             findings: OnceLock::new(),
             counts,
             ended: Mutex::new(ended),
+            likely: Arc::default(),
             queue: Mutex::default(),
             explained: Mutex::default(),
         })
@@ -303,6 +311,11 @@ impl Snapshot {
             for (session, told) in sessions.iter().zip(&mut told) {
                 if told.is_none() {
                     *told = fresh.next();
+                    if let (Some(explanation), Some(queue)) = (told.as_mut(), &queue)
+                        && explanation.queue_position.is_some()
+                    {
+                        explanation.likely = queue.likely.of(session.id, at);
+                    }
                     let explanation = told.iter().cloned();
                     for explanation in explanation {
                         keep(&mut locked(&self.explained), session.id, (at, explanation));
@@ -324,19 +337,21 @@ impl Snapshot {
         {
             return Arc::clone(known);
         }
-        let read = Arc::new(WaitingQueue::read(&self.world, now));
+        let likely = self.likely.newest(now);
+        let read = Arc::new(WaitingQueue::read(&self.world, likely, now));
         *queue = Some(Arc::clone(&read));
         read
     }
 }
 
 impl WaitingQueue {
-    fn read(world: &ClusterSnapshot, now: Timestamp) -> Self {
+    fn read(world: &ClusterSnapshot, likely: Arc<LikelyStarts>, now: Timestamp) -> Self {
         let forecast = placement::forecast(world, now);
         Self {
             at: now,
             order: forecast.places(),
             forecast,
+            likely,
             groups: OnceLock::new(),
             starts: OnceLock::new(),
         }
@@ -418,6 +433,7 @@ fn keep(
 pub(crate) struct Snapshots {
     /// Held while a snapshot is read: who comes meanwhile waits for it and takes it.
     newest: tokio::sync::Mutex<Option<NewestSnapshot>>,
+    pub(crate) likely: Arc<LikelyForecast>,
     /// The newest events each reader may see, of one topic or of all, newest first, and up to which sequence they were
     /// looked for.
     recent: Mutex<BTreeMap<(Reach, Option<&'static str>), NewestEvents>>,
@@ -455,8 +471,10 @@ impl Snapshots {
             return Ok(Arc::clone(&known.snapshot));
         }
         let before = newest.as_ref().map(|known| Arc::clone(&known.snapshot));
+        let likely = Arc::clone(&self.likely);
         let read = catalog.read("take a snapshot", move |view| {
-            Snapshot::read_after(view, before.as_deref())
+            let read = Snapshot::read_after(view, before.as_deref())?;
+            Ok(Snapshot { likely, ..read })
         });
         let snapshot = Arc::new(read.await?);
         *newest = Some(NewestSnapshot {
@@ -684,6 +702,7 @@ mod tests {
             sentence: String::new(),
             eta: None,
             outlook: None,
+            likely: None,
             replicas: None,
             node: None,
             devices: Vec::new(),

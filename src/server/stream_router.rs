@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::link::streams::{
-    BoxFuture, ByteStream, ContainerProcess, ExecRequest, LogStream, Streams, TermStream,
+    AppFile, BoxFuture, ByteStream, ContainerProcess, ExecRequest, LogStream, Streams, TermStream,
 };
 use rules::names::{ContainerName, NodeId, SessionId};
 
@@ -74,6 +74,18 @@ impl Streams for StreamRouter {
 
     fn processes(&self, container: ContainerName) -> BoxFuture<Vec<ContainerProcess>> {
         self.of(container).processes(container)
+    }
+
+    fn listening(&self, container: ContainerName) -> BoxFuture<Vec<u16>> {
+        self.of(container).listening(container)
+    }
+
+    fn programs(&self, container: ContainerName, wanted: Vec<String>) -> BoxFuture<Vec<String>> {
+        self.of(container).programs(container, wanted)
+    }
+
+    fn app_files(&self, container: ContainerName) -> BoxFuture<Vec<AppFile>> {
+        self.of(container).app_files(container)
     }
 
     fn forget_logs(&self, sessions: Vec<SessionId>) -> BoxFuture<()> {

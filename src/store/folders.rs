@@ -1,22 +1,45 @@
 //! The bytes of folders on this machine: one directory for each, which sessions mount. Names and rights are rows of the
-//! catalog; here a folder has its id alone. Directories above a folder's files are root's alone, so no session ever changes
-//! a path that this file walks.
+//! catalog; here a folder has its id alone. One that lies in a scope has a link in its place, which leads to its directory
+//! there. Directories above a folder's files are root's alone, so no session ever changes a path that this file walks.
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use rules::names::FolderId;
+use rules::folder_path::{FolderPath, MAX_FOLDER_PATH};
+use rules::names::{FolderId, UserId};
+use rules::refusals;
+use rules::units::{Bytes, Timestamp};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, XattrFlags, openat2};
 use rustix::io::Errno;
+use uuid::Uuid;
 
+use crate::quota::{CountingKeeper, SPARE, ScopeKeeper, ScopePlace};
 use crate::trees::{self, Size, Thrown, Trash};
+use archive::{ArchiveFormat, FolderArchive};
+use beneath::{FIRST_OWNER, FolderTop};
+use failure::FolderError;
+use files::FolderFile;
+use found::FoundFolder;
+use listing::{EntryPage, EntryQuery, FolderEntry};
+use removed::RemovedEntry;
 
-/// User and group inside sessions to whom a new folder belongs: `work` of the environment `host`.
-const FIRST_OWNER: u32 = 1000;
+pub mod archive;
+mod beneath;
+pub mod failure;
+pub mod files;
+mod found;
+pub mod listing;
+pub mod position;
+pub mod removed;
+mod sorted_names;
+pub mod staging;
+
 /// The default access list of a folder, as the kernel keeps it: all users inside may read and write a new file of any of
 /// them. Rights between people are mounts, never modes.
 const OPEN_TO_ALL: [u8; 28] = [
@@ -31,12 +54,30 @@ const FOLDERS: &str = "folders";
 const TRASH: &str = ".trash";
 /// What of a folder's directory sessions mount.
 const DATA: &str = "data";
+/// What of a folder's directory holds files that are being uploaded, and what was removed of it.
+const STAGING: &str = "staging";
+const REMOVED: &str = "trash";
 
-/// The directory that sessions mount of a folder, whether it is there or not.
+/// The directory that sessions mount of a folder, whether it is there or not. It may lead through a link of ours into a scope
+/// that has to be entered first.
 ///
 /// `data`: the data directory of the machine.
 pub fn mounted_directory(data: &Path, id: FolderId) -> PathBuf {
     directory(&data.join(FOLDERS), id).join(DATA)
+}
+
+/// The scope that a folder lies in; None for a plain one, and where there is none. Costs one look.
+pub fn scope_of(data: &Path, id: FolderId) -> Option<ScopePlace> {
+    linked(&directory(&data.join(FOLDERS), id)).map(|(scope, _)| scope)
+}
+
+/// What the link of a folder leads to: its scope, and its directory there.
+fn linked(place: &Path) -> Option<(ScopePlace, PathBuf)> {
+    let target = fs::read_link(place).ok()?;
+    // It is written relative, so that a data directory may be moved as a whole: from its shard one step up.
+    let inside = target.strip_prefix("..").ok()?;
+    let own = place.parent()?.parent()?.join(inside);
+    Some((ScopePlace::around(&own)?, own))
 }
 
 /// Opens what lies at `subpath` below a folder's directory, to be mounted; an empty one is the directory itself. No link is
@@ -63,35 +104,118 @@ fn directory(folders: &Path, id: FolderId) -> PathBuf {
     folders.join(shard).join(&name)
 }
 
+/// Which limit a new folder lies below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FolderLimit {
+    pub owner: UserId,
+    /// Of all folders of the owner, where this is the first of them.
+    pub bytes: Bytes,
+}
+
 /// The folders of one data directory.
 #[derive(Debug)]
 pub struct FolderStore {
+    data: PathBuf,
     folders: PathBuf,
     trash: Trash,
+    keeper: Arc<dyn ScopeKeeper>,
+    /// Uploads that are written to, finished or removed at this moment.
+    busy: staging::BusyUploads,
+    finished: staging::FinishedUploads,
+    /// Names of large directories that were listed a moment ago.
+    listings: sorted_names::KeptListings,
 }
 
 impl FolderStore {
-    /// Opens the folders of a data directory; the first time makes the place for them.
+    /// Opens the folders of a data directory, held to no limit; the first time makes the place for them.
     pub fn open(data: &Path) -> io::Result<Self> {
+        Self::limited(data, Arc::new(CountingKeeper))
+    }
+
+    /// Opens the folders of a data directory, held to limits by `keeper`.
+    pub fn limited(data: &Path, keeper: Arc<dyn ScopeKeeper>) -> io::Result<Self> {
         let folders = data.join(FOLDERS);
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&folders)?;
         let trash = Trash::open(&folders.join(TRASH))?;
-        Ok(Self { folders, trash })
+        Ok(Self {
+            data: data.to_owned(),
+            folders,
+            trash,
+            keeper,
+            busy: staging::BusyUploads::default(),
+            finished: staging::FinishedUploads::default(),
+            listings: sorted_names::KeptListings::default(),
+        })
+    }
+
+    /// What holds folders to their limits.
+    pub fn keeper(&self) -> &dyn ScopeKeeper {
+        &*self.keeper
+    }
+
+    /// The scope of a user's folders, whether it is there or not.
+    pub fn scope(&self, owner: UserId) -> ScopePlace {
+        ScopePlace::of(&self.data, owner)
+    }
+
+    /// All scopes that were ever made here, each with the user whose folders lie in it, in no order.
+    pub fn scopes(&self) -> io::Result<Vec<(UserId, ScopePlace)>> {
+        ScopePlace::all(&self.data)
     }
 
     /// Makes the directory of a folder, and keeps it over a loss of power. Does nothing where there is one.
     ///
-    /// `is_home`: a home, which only its owner reads inside, as programs ask of one.
-    pub fn create(&self, id: FolderId, is_home: bool) -> io::Result<()> {
-        let own = directory(&self.folders, id);
-        let data = own.join(DATA);
-        let shard = own.parent().unwrap_or(&self.folders);
+    /// `is_home`: a home, which only its owner reads inside, as programs ask of one. `limit`: which scope it lies in; None, or
+    /// on a machine that holds no limits, in none.
+    pub fn create(
+        &self,
+        id: FolderId,
+        is_home: bool,
+        limit: Option<FolderLimit>,
+    ) -> io::Result<()> {
+        let place = directory(&self.folders, id);
+        let shard = place.parent().unwrap_or(&self.folders);
         make(shard)?;
-        make(&own)?;
+        let limit = limit.filter(|_| self.keeper.enforcement().is_enforced());
+        if let Some(limit) = limit.filter(|_| place.symlink_metadata().is_err()) {
+            let scope = self.scope(limit.owner);
+            // Held until the link stands, by which the folder is found from then on.
+            let _lease = self.keeper.enter(&scope, Some(limit.bytes))?;
+            // Made while there is room: a full scope must be able to throw something away.
+            make(&scope.files().join(TRASH))?;
+            let own = scope.files().join(id.to_string());
+            let inside = own.strip_prefix(&self.folders).map_err(io::Error::other)?;
+            match symlink(Path::new("..").join(inside), &place) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+        }
+        let found = match self.find(id)? {
+            Some(found) => found,
+            None => {
+                make(&place)?;
+                self.plain(id)
+            }
+        };
+        let own = found.own.as_path();
+        let spare = found.scope.as_ref();
+        let spare = spare.map(|(scope, _)| scope.files().join(SPARE));
+        match (make(own), &spare) {
+            // A full scope keeps no session from its home.
+            (Err(error), Some(spare)) if is_full(&error) => {
+                fs::rename(spare, own).map_err(|_| error)?;
+            }
+            (made, _) => made?,
+        }
+        let data = found.data();
         make(&data)?;
+        if found.scope.is_some() {
+            // Made while there is room: what fills a scope is removed through it.
+            let _ = make(&found.removed());
+        }
         let is_root = rustix::process::geteuid().is_root();
         if is_root {
             chown(&data, Some(FIRST_OWNER), Some(FIRST_OWNER))?;
@@ -107,47 +231,298 @@ impl FolderStore {
         }
         let mode = if is_home { 0o700 } else { 0o777 };
         fs::set_permissions(&data, Permissions::from_mode(mode))?;
-        for changed in [data.as_path(), own.as_path(), shard, self.folders.as_path()] {
+        let above = own.parent().unwrap_or(&self.folders);
+        for changed in [data.as_path(), own, above, shard, self.folders.as_path()] {
             File::open(changed)?.sync_all()?;
+        }
+        if let Some(spare) = spare {
+            // Where there is no room for it, there is one the next time.
+            let _ = make(&spare)
+                .and_then(|()| make(&spare.join(DATA)))
+                .and_then(|()| make(&spare.join(REMOVED)));
         }
         Ok(())
     }
 
-    /// Whether the directory of a folder is there.
+    /// Where a folder is; None where it has neither a directory nor a link. Its scope is entered, its own directory may be
+    /// missing there.
+    fn find(&self, id: FolderId) -> io::Result<Option<FoundFolder>> {
+        let place = directory(&self.folders, id);
+        if let Some((scope, own)) = linked(&place) {
+            let lease = self.keeper.enter(&scope, None)?;
+            return Ok(Some(FoundFolder {
+                own,
+                scope: Some((scope, lease)),
+                keeper: Arc::clone(&self.keeper),
+            }));
+        }
+        match place.symlink_metadata() {
+            Ok(_) => Ok(Some(self.plain(id))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where a folder is that lies in no scope, whether it is there or not.
+    fn plain(&self, id: FolderId) -> FoundFolder {
+        FoundFolder {
+            own: directory(&self.folders, id),
+            scope: None,
+            keeper: Arc::clone(&self.keeper),
+        }
+    }
+
+    /// Where the files of a folder are. Of one that is not there nothing is found below it.
+    fn place_of(&self, id: FolderId) -> Result<FoundFolder, FolderError> {
+        let found = self.find(id).map_err(failure::fault("enter a folder"))?;
+        Ok(found.unwrap_or_else(|| self.plain(id)))
+    }
+
+    /// Whether a folder can be looked into without a mount.
+    pub fn is_near(&self, id: FolderId) -> bool {
+        linked(&directory(&self.folders, id)).is_none_or(|(scope, _)| scope.is_reachable())
+    }
+
+    /// Whether the directory of a folder is there; not where its scope cannot be entered.
     pub fn has(&self, id: FolderId) -> bool {
-        directory(&self.folders, id).join(DATA).is_dir()
+        let found = self.find(id).ok().flatten();
+        found.is_some_and(|found| found.data().is_dir())
     }
 
     /// Removes a folder's directory where nothing lies in it; fine where there is none.
     ///
     /// Errors: what the kernel says, `ENOTEMPTY` where something does: then all of it stays.
     pub fn remove_empty(&self, id: FolderId) -> io::Result<()> {
-        let own = directory(&self.folders, id);
-        for path in [own.join(DATA), own] {
+        let Some(found) = self.find(id)? else {
+            return Ok(());
+        };
+        for path in [
+            found.staging(),
+            found.removed(),
+            found.data(),
+            found.own.clone(),
+        ] {
             match fs::remove_dir(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
-        Ok(())
+        match found.scope {
+            Some(_) => unlink(&directory(&self.folders, id)),
+            None => Ok(()),
+        }
     }
 
     /// Takes a folder's directory away: one rename, however much lies in it. `empty` removes it.
     pub fn throw(&self, id: FolderId) -> io::Result<Thrown> {
-        self.trash.throw(&directory(&self.folders, id))
+        let Some(found) = self.find(id)? else {
+            return Ok(Thrown::Nothing);
+        };
+        let Some((scope, _lease)) = found.scope else {
+            return self.trash.throw(&found.own);
+        };
+        // A rename leads into no other file system: a scope has a trash of its own.
+        let trash = Trash::open(&scope.files().join(TRASH))?;
+        if trash.throw(&found.own)? == Thrown::Stays {
+            // Its trash has no room for one more name: what lies in the folder goes where it is.
+            trees::remove(&found.own)?;
+        }
+        unlink(&directory(&self.folders, id))?;
+        Ok(Thrown::Away)
     }
 
     /// Removes what was thrown away; `go_on` is asked between two folders. Says of the rest why it stays, in the log alone.
     pub fn empty(&self, go_on: impl Fn() -> bool) -> io::Result<()> {
-        for (path, error) in self.trash.empty(go_on)? {
-            tracing::warn!(path = %path.display(), %error, "a removed folder stays on the disk");
+        let told = |kept: BTreeMap<PathBuf, io::Error>| {
+            for (path, error) in kept {
+                tracing::warn!(path = %path.display(), %error, "a removed folder stays on the disk");
+            }
+        };
+        told(self.trash.empty(&go_on)?);
+        for (_, scope) in self.scopes()? {
+            if !go_on() {
+                break;
+            }
+            // What is not mounted has nothing new in its trash, but for what a loss of power left there: that goes with
+            // the next folder that is thrown away.
+            let trash = scope.files().join(TRASH);
+            if !scope.is_reachable() || !trash.is_dir() {
+                continue;
+            }
+            match self.keeper.enter(&scope, None) {
+                Ok(_lease) => told(Trash::open(&trash)?.empty(&go_on)?),
+                Err(error) => {
+                    let path = scope.directory().display();
+                    tracing::warn!(%path, %error, "the trash of a scope cannot be emptied");
+                }
+            }
         }
         Ok(())
     }
 
-    /// Counts what a folder takes of the disk, its own directory included; at most `most` names. Costs a visit of each file.
+    /// Counts what a folder takes of the disk, its own directory and uploads under way included; at most `most` names. Costs
+    /// a visit of each file.
     pub fn measure(&self, id: FolderId, most: u64) -> io::Result<Size> {
-        trees::measure(&directory(&self.folders, id).join(DATA), most)
+        let found = self.find(id)?.unwrap_or_else(|| self.plain(id));
+        let mut size = trees::measure(&found.data(), most)?;
+        for more in [found.staging(), found.removed()] {
+            // Names there are not the owner's.
+            let more = trees::measure(&more, most)?;
+            size.bytes = size.bytes.saturating_add(more.bytes);
+        }
+        Ok(size)
+    }
+
+    /// One page of a directory of a folder.
+    ///
+    /// Errors: `folder.entry-not-found`, `folder.entry-link`.
+    pub fn list(
+        &self,
+        id: FolderId,
+        path: &FolderPath,
+        query: &EntryQuery,
+    ) -> Result<EntryPage, FolderError> {
+        listing::list(&self.top(id)?, path, query, &self.listings)
+    }
+
+    /// Forgets the names of large directories that no page is asked of.
+    pub fn forget_listings(&self) {
+        self.listings.forget_old();
+    }
+
+    /// What a path leads to; of a link itself.
+    ///
+    /// Errors: as `list`.
+    pub fn entry(&self, id: FolderId, path: &FolderPath) -> Result<FolderEntry, FolderError> {
+        listing::entry(&self.top(id)?, path)
+    }
+
+    /// Opens an ordinary file to be read.
+    ///
+    /// Errors: as `list`; `folder.entry-not-file`.
+    pub fn file(&self, id: FolderId, path: &FolderPath) -> Result<FolderFile, FolderError> {
+        files::open(&self.top(id)?, path)
+    }
+
+    /// Makes one directory, in one that is there.
+    ///
+    /// Errors: as `list`; `folder.new-name-invalid`, `folder.entry-exists`, `quota.exceeded`, `disk.full`.
+    pub fn make_directory(&self, id: FolderId, path: &FolderPath) -> Result<(), FolderError> {
+        path.check_new()?;
+        staging::refuse_full_disk(&self.folders, 0)?;
+        let found = self.place_of(id)?;
+        let top = found.top()?;
+        found.refuse_beyond_limit(1)?;
+        files::make_directory(&top, path).map_err(|error| found.told(error))
+    }
+
+    /// Gives a file, a directory or a link another name or place in the same folder; never over another one.
+    ///
+    /// Errors: as `make_directory`; `folder.move-inside`.
+    pub fn move_entry(
+        &self,
+        id: FolderId,
+        from: &FolderPath,
+        to: &FolderPath,
+    ) -> Result<(), FolderError> {
+        refuse_top(from)?;
+        to.check_new()?;
+        let found = self.place_of(id)?;
+        files::move_entry(&found.top()?, from, to).map_err(|error| found.told(error))
+    }
+
+    /// Moves a file, a link, or a directory with all below it into the folder's trash: one rename. On a full disk it is
+    /// removed for good.
+    ///
+    /// Errors: as `list`.
+    pub fn remove_entry(
+        &self,
+        id: FolderId,
+        path: &FolderPath,
+        now: Timestamp,
+    ) -> Result<(), FolderError> {
+        refuse_top(path)?;
+        let found = self.place_of(id)?;
+        let trash = made_trash(&found)?;
+        removed::take(&found.top()?, path, &trash, now).map_err(|error| found.told(error))
+    }
+
+    /// Takes a file, a link, or a directory with all below it away for good: one rename. `empty_removed` gives the room back.
+    ///
+    /// Errors: as `list`.
+    pub fn remove_for_good(&self, id: FolderId, path: &FolderPath) -> Result<(), FolderError> {
+        refuse_top(path)?;
+        let found = self.place_of(id)?;
+        let trash = made_trash(&found)?;
+        removed::take_for_good(&found.top()?, path, &trash).map_err(|error| found.told(error))
+    }
+
+    /// What lies in the folder's trash, newest first.
+    pub fn removed(&self, id: FolderId) -> Result<Vec<RemovedEntry>, FolderError> {
+        removed::list(&self.place_of(id)?.removed())
+    }
+
+    /// Puts one of `removed` back where it was, with the directories above it, and gives its path. Never over another one.
+    ///
+    /// Errors: `folder.removed-not-found`, `folder.entry-exists`, `folder.entry-link`, `quota.exceeded`, `disk.full`.
+    pub fn restore_entry(&self, id: FolderId, item: Uuid) -> Result<FolderPath, FolderError> {
+        let found = self.place_of(id)?;
+        removed::restore(&found.top()?, &found.removed(), item).map_err(|error| found.told(error))
+    }
+
+    /// Takes some of `removed` out of the trash for good, or all where `items` is None. `empty_removed` gives the room back.
+    ///
+    /// Errors: `folder.removed-not-found`.
+    pub fn purge_removed(
+        &self,
+        id: FolderId,
+        items: Option<&[Uuid]>,
+        now: Timestamp,
+    ) -> Result<(), FolderError> {
+        let found = self.place_of(id)?;
+        let trash = found.removed();
+        match items {
+            Some(items) => items
+                .iter()
+                .try_for_each(|item| removed::purge(&trash, *item)),
+            None => removed::purge_before(&trash, None, now),
+        }
+    }
+
+    /// Takes out of the trash for good what lies there since before `since`, and what a crash left.
+    pub fn expire_removed(
+        &self,
+        id: FolderId,
+        since: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), FolderError> {
+        let found = self.place_of(id)?;
+        removed::purge_before(&found.removed(), Some(since), now)
+    }
+
+    /// Gives the room of what was removed from a folder for good back. May take long.
+    pub fn empty_removed(&self, id: FolderId) -> io::Result<()> {
+        let Some(found) = self.find(id)? else {
+            return Ok(());
+        };
+        removed::empty(&found.removed())
+    }
+
+    /// An archive of a directory, or of one file; `name` is the name of its top.
+    ///
+    /// Errors: as `list`; `folder.archive-too-many` for a zip.
+    pub fn archive(
+        &self,
+        id: FolderId,
+        path: &FolderPath,
+        name: &str,
+        format: ArchiveFormat,
+    ) -> Result<FolderArchive, FolderError> {
+        FolderArchive::open(&self.top(id)?, path, name, format)
+    }
+
+    fn top(&self, id: FolderId) -> Result<FolderTop, FolderError> {
+        self.place_of(id)?.top()
     }
 
     /// The folders whose directories are here, each with the time when it was made or changed last.
@@ -155,20 +530,56 @@ impl FolderStore {
         let mut all = Vec::new();
         for shard in fs::read_dir(&self.folders)? {
             let shard = shard?;
-            if shard.file_name() == TRASH || !shard.file_type()?.is_dir() {
+            let is_hidden = shard.file_name().as_encoded_bytes().starts_with(b".");
+            if is_hidden || !shard.file_type()?.is_dir() {
                 continue;
             }
             for own in fs::read_dir(shard.path())? {
                 let own = own?;
                 let name = own.file_name();
                 let id = name.to_str().and_then(|name| name.parse::<FolderId>().ok());
-                // It may be gone since it was listed.
-                if let (Some(id), Ok(found)) = (id, own.metadata()) {
+                // It may be gone since it was listed. A link has a time of its own.
+                if let (Some(id), Ok(found)) = (id, own.path().symlink_metadata()) {
                     all.push((id, found.modified()?));
                 }
             }
         }
         Ok(all)
+    }
+}
+
+fn made_trash(found: &FoundFolder) -> Result<PathBuf, FolderError> {
+    let trash = found.removed();
+    let made = make(&trash).map_err(failure::fault("make room for what is removed"));
+    made.map_err(|error| found.told(error))?;
+    Ok(trash)
+}
+
+fn refuse_top(path: &FolderPath) -> Result<(), FolderError> {
+    match path.is_top() {
+        true => Err(refusals::folder_path_invalid(MAX_FOLDER_PATH).into()),
+        false => Ok(()),
+    }
+}
+
+/// Whether it is for want of room, on the disk or within a limit, that something was not made.
+pub fn is_full(error: &io::Error) -> bool {
+    let kind = error.kind();
+    matches!(
+        kind,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
+}
+
+/// Removes a link of ours, and keeps that over a loss of power; fine where there is none.
+fn unlink(place: &Path) -> io::Result<()> {
+    match fs::remove_file(place) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    match place.parent() {
+        Some(shard) => File::open(shard)?.sync_all(),
+        None => Ok(()),
     }
 }
 
@@ -181,11 +592,12 @@ fn make(path: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::os::unix::fs::MetadataExt;
 
-    use uuid::Uuid;
+    use rules::storage::StorageEnforcement;
 
     use super::*;
+    use crate::quota::{ScopeLease, ScopeUse};
 
     const ID: FolderId = FolderId(Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_00ab));
 
@@ -198,9 +610,9 @@ mod tests {
     #[test]
     fn a_folder_has_a_directory_that_its_id_names() {
         let (data, store) = opened();
-        store.create(ID, false).expect("made");
+        store.create(ID, false, None).expect("made");
         store
-            .create(ID, false)
+            .create(ID, false, None)
             .expect("made again, and nothing lost");
         assert!(store.has(ID));
         let mounted = mounted_directory(data.path(), ID);
@@ -220,7 +632,7 @@ mod tests {
     fn only_a_folder_without_files_is_removed_at_once() {
         let (data, store) = opened();
         store.remove_empty(ID).expect("nothing there");
-        store.create(ID, false).expect("made");
+        store.create(ID, false, None).expect("made");
         let file = mounted_directory(data.path(), ID).join("a");
         fs::write(&file, "text").expect("written");
         store.remove_empty(ID).expect_err("not empty");
@@ -233,7 +645,7 @@ mod tests {
     #[test]
     fn a_folder_that_is_thrown_away_is_gone_with_its_files() {
         let (data, store) = opened();
-        store.create(ID, true).expect("made");
+        store.create(ID, true, None).expect("made");
         let mounted = mounted_directory(data.path(), ID);
         fs::write(mounted.join("a"), "text").expect("written");
         assert!(store.measure(ID, 100).expect("counted").entries >= 1);
@@ -245,10 +657,154 @@ mod tests {
         assert_eq!(left.count(), 0);
     }
 
+    /// Holds nothing, and lets folders lie in scopes.
+    #[derive(Debug)]
+    struct PlainScopes;
+
+    impl ScopeKeeper for PlainScopes {
+        fn enforcement(&self) -> StorageEnforcement {
+            StorageEnforcement::Image
+        }
+
+        fn enter(&self, scope: &ScopePlace, limit: Option<Bytes>) -> io::Result<ScopeLease> {
+            if let Some(limit) = limit {
+                scope.make()?;
+                scope.keep_limit(limit)?;
+            }
+            match scope.files().is_dir() {
+                true => Ok(ScopeLease::default()),
+                false => Err(io::ErrorKind::NotFound.into()),
+            }
+        }
+
+        fn hold_to(&self, scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
+            scope.keep_limit(limit)
+        }
+
+        fn measure(&self, scope: &ScopePlace) -> io::Result<Option<ScopeUse>> {
+            scope.kept_use()
+        }
+
+        fn remove_empty(&self, _: &ScopePlace) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_folder_with_a_limit_lies_in_the_scope_of_its_owner() {
+        const OWNER: UserId = UserId(Uuid::from_u128(7));
+        let data = tempfile::tempdir().expect("a directory");
+        let keeper: Arc<dyn ScopeKeeper> = Arc::new(PlainScopes);
+        let store = FolderStore::limited(data.path(), keeper).expect("a store");
+        let bytes = Bytes::gib(1);
+        let limit = Some(FolderLimit {
+            owner: OWNER,
+            bytes,
+        });
+        for _ in 0..2 {
+            store
+                .create(ID, false, limit)
+                .expect("made, and made again");
+        }
+        let scope = store.scope(OWNER);
+        assert_eq!(scope_of(data.path(), ID), Some(scope.clone()));
+        assert_eq!(scope.limit().expect("kept"), Some(bytes));
+        let mounted = mounted_directory(data.path(), ID);
+        let real = mounted.canonicalize().expect("there");
+        let around = ScopePlace::around(&real).expect("a scope");
+        let files = scope.files().canonicalize().expect("there");
+        assert_eq!(around.files(), files);
+        assert_eq!(mounted.metadata().expect("there").mode() & 0o777, 0o777);
+        fs::write(mounted.join("a"), "text").expect("written");
+        assert!(store.has(ID) && store.measure(ID, 100).expect("counted").entries >= 1);
+        store.remove_empty(ID).expect_err("not empty");
+        let all = store.all().expect("a list");
+        assert_eq!(all.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [ID]);
+        assert_eq!(store.throw(ID).expect("thrown"), Thrown::Away);
+        assert!(!store.has(ID) && store.all().expect("a list").is_empty());
+        assert_eq!(store.throw(ID).expect("nothing there"), Thrown::Nothing);
+        let left = || fs::read_dir(scope.files().join(TRASH)).expect("a trash");
+        assert_eq!(left().count(), 1, "it is removed later");
+        store.create(ID, true, limit).expect("made once more");
+        store.remove_empty(ID).expect("removed, and its link");
+        assert_eq!(scope_of(data.path(), ID), None);
+    }
+
+    #[test]
+    fn files_go_into_a_scope_until_it_is_full() {
+        const OWNER: UserId = UserId(Uuid::from_u128(7));
+        let data = tempfile::tempdir().expect("a directory");
+        let keeper: Arc<dyn ScopeKeeper> = Arc::new(PlainScopes);
+        let store = FolderStore::limited(data.path(), keeper).expect("a store");
+        let bytes = Bytes::gib(1);
+        let limit = FolderLimit {
+            owner: OWNER,
+            bytes,
+        };
+        store.create(ID, false, Some(limit)).expect("made");
+        let scope = store.scope(OWNER);
+        let own = scope.files().join(ID.to_string());
+        assert!(own.join(REMOVED).is_dir(), "made while there is room");
+        let path = |text: &str| FolderPath::parse(text).expect(text);
+        store.make_directory(ID, &path("a")).expect("made");
+        let now = Timestamp::from_millis(4_000_000_000_000);
+        let declared = staging::DeclaredFile {
+            path: "a/file".to_owned(),
+            bytes: Some(4),
+            overwrite: false,
+            modified_at: None,
+        };
+        let staged = store.stage(ID, &path("a/file"), declared, now);
+        let upload = staged.expect("begun").id;
+        assert_eq!(fs::read_dir(own.join(STAGING)).expect("there").count(), 2);
+        let mut writer = store.append(ID, upload, 0, None).expect("begun");
+        writer.write(b"text").expect("written");
+        writer.finish(true).expect("kept");
+        assert!(store.place(ID, upload).expect("in its place"));
+        let file = mounted_directory(data.path(), ID).join("a/file");
+        assert_eq!(fs::read_to_string(&file).expect("there"), "text");
+        store.remove_entry(ID, &path("a"), now).expect("removed");
+        assert_eq!(store.removed(ID).expect("a list").len(), 1);
+        store.purge_removed(ID, None, now).expect("purged");
+        store.empty_removed(ID).expect("emptied");
+        assert_eq!(fs::read_dir(own.join(REMOVED)).expect("there").count(), 0);
+        let found = store.place_of(ID).expect("there");
+        let told = || found.told(refusals::disk_full().into());
+        assert_eq!(told().code(), Some("disk.full"));
+        let taken = ScopeUse {
+            used: bytes,
+            limit: bytes,
+            files: 1,
+            max_files: 0,
+            at: 5,
+        };
+        scope.keep_use(&taken).expect("kept");
+        assert_eq!(told().code(), Some("quota.exceeded"));
+        let plain = store.plain(ID).told(refusals::disk_full().into());
+        assert_eq!(plain.code(), Some("disk.full"), "it has no limit");
+    }
+
+    #[test]
+    fn a_plain_folder_stays_where_it_is_once_there_are_limits() {
+        const OWNER: UserId = UserId(Uuid::from_u128(7));
+        let (data, store) = opened();
+        store.create(ID, false, None).expect("made");
+        drop(store);
+        let keeper: Arc<dyn ScopeKeeper> = Arc::new(PlainScopes);
+        let store = FolderStore::limited(data.path(), keeper).expect("a store");
+        let limit = FolderLimit {
+            owner: OWNER,
+            bytes: Bytes::gib(1),
+        };
+        store.create(ID, false, Some(limit)).expect("it is there");
+        assert_eq!(scope_of(data.path(), ID), None);
+        assert!(store.has(ID));
+    }
+
     #[test]
     fn nothing_but_what_lies_below_a_folder_is_opened() {
         let (data, store) = opened();
-        store.create(ID, false).expect("made");
+        store.create(ID, false, None).expect("made");
         let mounted = mounted_directory(data.path(), ID);
         fs::create_dir_all(mounted.join("a/b")).expect("made");
         fs::write(mounted.join("file"), "").expect("written");

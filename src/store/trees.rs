@@ -28,6 +28,14 @@ pub const MAX_OPEN_DIRECTORIES: usize = 16;
 /// Opens at most `MAX_OPEN_DIRECTORIES` directories and needs no stack that grows. Errors: what the kernel says of the
 /// first thing that cannot be removed, such as a mount; the rest is removed all the same.
 pub fn remove(path: &Path) -> io::Result<()> {
+    remove_while(path, &|| true)
+}
+
+/// The same for as long as `go_on` says so, which is asked at each name: a program that still stands in a tree may fill it
+/// faster than it is emptied.
+///
+/// Errors: as `remove`; `TimedOut` where it was given up.
+pub fn remove_while(path: &Path, go_on: &dyn Fn() -> bool) -> io::Result<()> {
     let (above, name) = match place(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         found => found?,
@@ -48,10 +56,12 @@ pub fn remove(path: &Path) -> io::Result<()> {
             device,
             gone: 0,
             failure: None,
+            go_on,
         };
         pass.empty()?;
         match rustix::fs::unlinkat(&above, &name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => return Ok(()),
+            Err(_) if !go_on() => return Err(io::ErrorKind::TimedOut.into()),
             // What was moved up waits there; what appeared meanwhile is seen by the next pass too.
             Err(Errno::NOTEMPTY | Errno::EXIST) if pass.gone > 0 => {}
             Err(error) => return Err(pass.failure.unwrap_or(error).into()),
@@ -67,16 +77,17 @@ struct Pass<'a> {
     gone: u64,
     /// What the kernel said of the first one that stays.
     failure: Option<Errno>,
+    go_on: &'a dyn Fn() -> bool,
 }
 
 impl Pass<'_> {
     fn empty(&mut self) -> io::Result<()> {
         let mut levels: Vec<(Dir, CString)> =
             vec![(Dir::read_from(self.root)?, CString::default())];
-        loop {
+        while (self.go_on)() {
             let depth = levels.len();
             let Some((directory, _)) = levels.last_mut() else {
-                return Ok(());
+                break;
             };
             match next(directory)? {
                 Some(entry) => {
@@ -94,6 +105,7 @@ impl Pass<'_> {
                 }
             }
         }
+        Ok(())
     }
 
     /// Removes one name; gives it opened where it is a directory that has to be emptied first.
@@ -486,6 +498,23 @@ mod tests {
             }
         });
         assert!(most <= MAX_OPEN_DIRECTORIES + 4, "{most} open");
+    }
+
+    #[test]
+    fn a_removal_is_given_up_in_the_middle_and_gone_on_with() {
+        let bench = bench();
+        let root = bench.path().join("tree");
+        chain(&root, 50);
+        let asked = std::cell::Cell::new(0);
+        let go_on = || {
+            asked.set(asked.get() + 1);
+            asked.get() < 10
+        };
+        let given_up = remove_while(&root, &go_on).unwrap_err();
+        assert_eq!(given_up.kind(), io::ErrorKind::TimedOut);
+        assert!(root.exists() && asked.get() < 20);
+        remove(&root).unwrap();
+        assert!(!root.exists());
     }
 
     #[test]

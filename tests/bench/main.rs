@@ -3,6 +3,7 @@
 //! servers of its own on temporary directories and takes them away.
 
 mod bundle;
+mod class;
 mod cluster;
 mod imports;
 mod installed;
@@ -11,6 +12,7 @@ mod peers;
 mod placement;
 mod process;
 mod server;
+mod site;
 
 use std::io;
 use std::path::PathBuf;
@@ -21,13 +23,14 @@ use base::figures;
 use fardel::doors::bench::{BenchRun, subject, tiny, wire};
 use serde_json::{Map, Value, json};
 
-const WORDS: [&str; 12] = [
-    "start", "visit", "idle", "click", "open", "submit", "place", "preview", "import", "launch",
-    "burst20", "burst100",
+const WORDS: [&str; 14] = [
+    "start", "visit", "idle", "click", "open", "site", "submit", "place", "preview", "import",
+    "class", "launch", "burst20", "burst100",
 ];
 const USAGE: &str = "\
 usage: bench [--quick] [--program FILE] [--images DIRECTORY] [-o json|table] [WHAT…]
-  WHAT      start visit idle click open submit place preview import launch burst20 burst100; all of them without it
+  WHAT      start visit idle click open site submit place preview import class launch burst20 burst100; all of them
+            without it
   --quick   fewer samples, and 100 at once is left out
   --program the fardel that is measured; without it the one beside this program
   --images  image archives (*.tar) to import; without it one is made of this machine's files";
@@ -99,10 +102,12 @@ fn measure(word: &str, wanted: &BenchArguments) -> io::Result<Value> {
         "idle" => server::idle(seconds(5, 30)),
         "click" => server::clicking(seconds(10, 40)),
         "open" => open_pages::open_pages(seconds(8, 20)),
+        "site" => site::large_site(seconds(10, 60)),
         "submit" => server::submits(seconds(2, 3)),
         "place" => placement::decisions(times(3, 15)),
         "preview" => placement::previews(times(200, 1500)),
         "import" => imports::imports(times(1, 5), wanted.images.as_deref()),
+        "class" => class::class(times(20, 100)),
         "launch" => peers::beside_runc(times(10, 100)),
         "burst20" => peers::beside_podman(20),
         "burst100" => peers::beside_podman(100),
@@ -172,6 +177,30 @@ fn targets(figures: &Map<String, Value>, boot: Option<&Value>) -> Value {
         "< 5",
         number("click", "/server_cpu_percent_of_a_core"),
         &|v| v < 5.0,
+    );
+    row(
+        "50 users clicking on a large site, page p50, × an empty one",
+        "≤ 1.2",
+        number("site", "/page_p50_ratio"),
+        &|v| v <= 1.2,
+    );
+    row(
+        "50 users clicking on a large site, % of a core",
+        "≤ 2",
+        number("site", "/large/server_cpu_percent_of_a_core"),
+        &|v| v <= 2.0,
+    );
+    row(
+        "a class is started at once, all running, ms",
+        "≤ 60000",
+        number("class", "/all_running_ms"),
+        &|v| v <= 60_000.0,
+    );
+    row(
+        "the roster of that class is applied, ms",
+        "≤ 10000",
+        number("class", "/import_ms"),
+        &|v| v <= 10_000.0,
     );
     row(
         "durable submits a second",

@@ -200,6 +200,13 @@ fn submitters(subject: &BenchServer) -> io::Result<Vec<Submitter>> {
 pub(super) fn clicking(window: Duration) -> io::Result<Value> {
     let (subject, _) = BenchServer::fresh("click")?;
     let cookie = subject.cookie()?;
+    let pages = seen_pages(&subject)?;
+    std::thread::sleep(Duration::from_secs(1));
+    clicked(&subject, &cookie, &pages, window)
+}
+
+/// Launches what is looked at, and gives the pages and API answers that are.
+pub(super) fn seen_pages(subject: &BenchServer) -> io::Result<Vec<String>> {
     let mut local = subject.local()?;
     for (number, command) in [["true", ""], ["sleep", "3600"], ["false", ""]]
         .iter()
@@ -225,7 +232,7 @@ pub(super) fn clicking(window: Duration) -> io::Result<Value> {
         .get("/api/v1/sessions/seen-1?wait=running&patience=20")?
         .json();
     let id = row["id"].as_str().unwrap_or_default();
-    let pages = [
+    Ok(vec![
         "/".to_owned(),
         "/sessions".to_owned(),
         format!("/sessions/{id}"),
@@ -236,8 +243,16 @@ pub(super) fn clicking(window: Duration) -> io::Result<Value> {
         format!("/api/v1/sessions/{id}"),
         "/api/v1/queue".to_owned(),
         "/".to_owned(),
-    ];
-    std::thread::sleep(Duration::from_secs(1));
+    ])
+}
+
+/// Fifty people who look at these pages, one after the other.
+pub(super) fn clicked(
+    subject: &BenchServer,
+    cookie: &str,
+    pages: &[String],
+    window: Duration,
+) -> io::Result<Value> {
     let before = processor_time(subject.pid());
     let began = Instant::now();
     let until = began + window;
@@ -245,7 +260,7 @@ pub(super) fn clicking(window: Duration) -> io::Result<Value> {
     let seen: Vec<io::Result<Vec<(usize, u16, f64)>>> = std::thread::scope(|scope| {
         let users: Vec<_> = (0..USERS)
             .map(|user| {
-                let (pages, listen, cookie) = (&pages, &listen, &cookie);
+                let listen = &listen;
                 scope.spawn(move || click_until(listen, cookie, pages, user, until))
             })
             .collect();

@@ -1,9 +1,11 @@
 //! Real containers through the node's runtime, with the product's own binary as their shim. Needs
 //! root, control groups and user namespaces; elsewhere each test says what is missing.
 
+mod apps;
 mod crash;
 mod disk;
 mod edges;
+mod folder_limits;
 pub(crate) mod ground;
 mod hold;
 mod idle;

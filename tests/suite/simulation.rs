@@ -3,21 +3,24 @@
 //! letter.
 
 mod backfill;
+mod fair_day;
 mod faults;
 mod groups;
 mod idle;
 mod idle_lives;
 mod launches;
+mod ledger_week;
 mod nodes;
 mod preemption;
 mod preemption_lives;
+mod promises;
 mod random;
 mod reservations;
 mod run;
 mod scale;
 
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use faults::Fault;
@@ -50,6 +53,38 @@ const SEEDS_TO_FIND: u64 = 240;
 fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     Some(text.parse().expect("a seed is a whole number"))
+}
+
+/// How many seeds a play by the rules alone tries: so few in every run, `FARDEL_RULE_SEEDS` in the nightly.
+fn rule_seeds(few: u64) -> u64 {
+    number("FARDEL_RULE_SEEDS").unwrap_or(few)
+}
+
+/// Plays so many seeds, one on each processor at a time, or `FARDEL_SEED` alone. What fails panics with its seed.
+fn on_all_processors<T: Send>(seeds: u64, play: impl Fn(u64) -> T + Sync) -> Vec<T> {
+    if let Some(seed) = number("FARDEL_SEED") {
+        return vec![play(seed)];
+    }
+    let next = AtomicU64::new(0);
+    let work = || {
+        let mut played = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds {
+                return played;
+            }
+            played.push(play(seed));
+        }
+    };
+    let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..processors).map(|_| scope.spawn(work)).collect();
+        let ended = workers.into_iter().map(|worker| {
+            let played = worker.join();
+            played.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        ended.flatten().collect()
+    })
 }
 
 /// `FARDEL_SEED=17` plays one seed, `FARDEL_SEEDS=1000` so many fixed ones, those that failed once first; with

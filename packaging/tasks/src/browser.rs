@@ -15,6 +15,9 @@ const OLDEST_NODE: u32 = 20;
 /// What pages cost in time: a promise of the build that is shipped.
 const COSTS: &str = "figures.mjs";
 
+/// Pages of a site with many users and projects: making them takes minutes.
+const CROWDED: &str = "crowded.mjs";
+
 /// What opens on pages: menus, folds, dialogs.
 const OPENINGS: &str = "states.mjs";
 
@@ -34,19 +37,25 @@ const RUN_FIRST: [&str; 4] = [OPENINGS, "pages.mjs", "gpus.mjs", "journeys.mjs"]
 /// and waits of seconds run out. Fewer: one processor idles while a page draws.
 const FILES_AT_ONCE: u32 = 2;
 
-/// Runs every `*.mjs` but [`COSTS`] with node's own test runner.
+/// Runs every `*.mjs` but [`COSTS`] and [`CROWDED`] with node's own test runner.
 ///
 /// The files read `FARDEL_BINARY`, `FARDEL_PAGES` (every page in every state, as the renderer writes
 /// it), `FARDEL_PAIRS` (`all` pairs of language and colour scheme, or `half`: each language and each scheme once),
 /// `FARDEL_TURN` (which pairs those are), `FARDEL_CARD` (a driver with a card that is made of files) and `CHROMIUM`.
 /// Packages for them (the driver, axe) are pinned in `tests/browser/package-lock.json` and never reach the product.
 pub(crate) fn run(binary: &Path) -> Result<(), Failure> {
-    suite(binary, |file| !file.ends_with(COSTS), "half")
+    let wanted = |file: &Path| !file.ends_with(COSTS) && !file.ends_with(CROWDED);
+    suite(binary, wanted, "half")
 }
 
 /// Runs [`COSTS`] alone.
 pub(crate) fn costs(binary: &Path) -> Result<(), Failure> {
     suite(binary, |file| file.ends_with(COSTS), "half")
+}
+
+/// Runs [`CROWDED`] alone, with each page in both languages and both colour schemes.
+pub(crate) fn crowded(binary: &Path) -> Result<(), Failure> {
+    suite(binary, |file| file.ends_with(CROWDED), "all")
 }
 
 /// Runs [`IN_PAIRS`] alone, with every page in both languages and both colour schemes; `run` shows each page in

@@ -9,12 +9,13 @@ use crate::program::Program;
 use crate::{copyright, sbom};
 
 /// Where the installed server listens until somebody says otherwise: every network of the machine, pages
-/// encrypted, plain HTTP only to show the way, and the second origin that people's own apps will have. The
-/// setup code and the sign-in stand before everything behind it.
-const LISTEN: [(&str, &str); 3] = [
+/// encrypted, plain HTTP only to show the way, the first of the ports that users' own apps have, and SSH into
+/// sessions. The setup code and the sign-in stand before everything behind it, a user's key before a session.
+const LISTEN: [(&str, &str); 4] = [
     ("listen", "0.0.0.0:443"),
     ("listen_http", "0.0.0.0:80"),
     ("listen_apps", "0.0.0.0:8443"),
+    ("listen_ssh", "0.0.0.0:7822"),
 ];
 
 /// One file to be installed.

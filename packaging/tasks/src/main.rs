@@ -1,6 +1,7 @@
 //! `cargo ci quick | full | release | nightly`: the stages of the gate, one after the other, each timed.
 //! Knows what is run and in which order; every stage's own file knows how. Never changes the tree.
 
+mod audit;
 mod browser;
 mod budgets;
 mod contents;
@@ -8,6 +9,7 @@ mod copyright;
 mod deb;
 mod debian;
 mod failure;
+mod figures;
 mod first_visit;
 mod lint;
 mod package;
@@ -38,6 +40,7 @@ usage: cargo ci quick | full | release | nightly [--tested]
        cargo ci package
        cargo ci twice
        cargo ci requests
+       cargo ci shows
        cargo ci slurm [fifo|fair]
        cargo ci vm …
        cargo ci rpm [--check FILE]
@@ -51,12 +54,15 @@ usage: cargo ci quick | full | release | nightly [--tested]
   nightly   full + release + every page and whatever opens in every language and colour scheme, all of the runtime's tests under
             Debian's own kernel, several processors, a cluster of three, the air gap in the next Debian, a lost machine
             of full size, all kinds of trouble in the vm, long simulation, a crowd held to its times, half an hour
-            of generated requests, memory over an hour, the release built twice; CPU seconds are held to their budgets
+            of generated requests, memory over an hour, the release built twice, what `shows` does; CPU seconds are
+            held to their budgets
   vm        a Debian with systemd in a virtual machine; alone, it says how
   package   the stages of the package alone, on the release build
   twice     the release and its package built again from a clone elsewhere: the same bytes
   requests  generated requests alone, on the release build; FARDEL_REQUESTS_SECONDS and FARDEL_SEED say how long and
             from which seed
+  shows     what is promised of a large site: ten thousand seeds, ten million rows of the audit log, classes of 80 and
+            100, pages of 500 users, a catalog of 2,000 users while 50 click; on the release build, some two hours
   slurm     a day of 2,000 jobs under Debian's own Slurm and under the release build's scheduler, with the same figures
             of both; some 25 minutes for each order
   deb       the Debian package of the release build; its path is the last line
@@ -144,6 +150,11 @@ fn main() -> ExitCode {
             release(&mut gate, |gate, binary| {
                 gate.stage("generated requests", || requests::generated(binary));
             });
+            return gate.close(Budget::Told);
+        }
+        "shows" => {
+            let mut gate = Gate::new();
+            release(&mut gate, shows);
             return gate.close(Budget::Told);
         }
         "twice" => {
@@ -253,6 +264,34 @@ fn package_stages(gate: &mut Gate, binary: &Path) {
 /// Shorter: a fault of one seed in thousands stays for another night.
 const LONG_SIMULATION_MINUTES: &str = "30";
 
+/// Seeds by which the promises of the queue are held, by the rules alone. Fewer: a fault of one in thousands stays.
+const TEN_THOUSAND: &str = "10000";
+
+/// Students of the class that comes in by CSV. Fewer: the promise is of eighty.
+const EIGHTY: &str = "80";
+
+/// What is promised of a large site; each stage says its figures.
+fn shows(gate: &mut Gate, binary: &Path) {
+    gate.stage("ten thousand seeds", || {
+        Program::cargo()
+            .words("test --release --locked --test suite -- --nocapture")
+            .words("no_stranger_no_sum_no_circle reserved_devices who_is_preempted_said_so")
+            .variable("FARDEL_RULE_SEEDS", TEN_THOUSAND)
+            .run()
+    });
+    gate.stage("audit log at its size", || audit::at_size(binary));
+    gate.stage("a class of eighty", || {
+        Program::cargo()
+            .words("test --release --locked --test suite j3_a_class -- --nocapture")
+            .variable("FARDEL_STUDENTS", EIGHTY)
+            .run()
+    });
+    gate.stage("browser suite, crowded", || browser::crowded(binary));
+    gate.stage("figures of a large site", || {
+        figures::held(binary, "place site class")
+    });
+}
+
 fn twice_stage(gate: &mut Gate, binary: &Path) {
     gate.stage("built twice", || twice::compare(binary));
 }
@@ -263,6 +302,7 @@ fn nightly(gate: &mut Gate) {
         Ok(binary) => {
             twice_stage(gate, &binary);
             gate.stage("generated requests", || requests::generated(&binary));
+            shows(gate, &binary);
             gate.stage("browser suite, every page", || browser::every_page(&binary));
             gate.stage("browser suite, openings", || browser::openings(&binary));
         }

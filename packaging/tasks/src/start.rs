@@ -70,7 +70,8 @@ impl Server {
             .words("/usr/bin/fardel")
             // The installed settings open these on every network, and the gate's machine is not ours.
             .variable("FARDEL_LISTEN_HTTP", "127.0.0.1:0")
-            .variable("FARDEL_LISTEN_APPS", "127.0.0.1:0");
+            .variable("FARDEL_LISTEN_APPS", "127.0.0.1:0")
+            .variable("FARDEL_LISTEN_SSH", "127.0.0.1:0");
         Self::start_by(program, Some(Path::new("/var/lib/fardel")))
     }
 

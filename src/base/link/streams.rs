@@ -36,11 +36,33 @@ pub trait Streams: Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 
+    /// The TCP ports inside that `dial` reaches, by number, at most 64. A node that cannot look gives none.
+    fn listening(&self, _container: ContainerName) -> BoxFuture<Vec<u16>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// Those of these programs that the container's own path finds. A node that cannot look gives all.
+    fn programs(&self, _container: ContainerName, wanted: Vec<String>) -> BoxFuture<Vec<String>> {
+        Box::pin(async { Ok(wanted) })
+    }
+
+    /// The files inside that describe apps: at most 64 KiB of all of them. A node that cannot look gives none.
+    fn app_files(&self, _container: ContainerName) -> BoxFuture<Vec<AppFile>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
     /// Removes what the containers of these sessions wrote, all of their starts; fine where there is nothing.
     /// Costs one look at the names of all logs. A node without logs does nothing.
     fn forget_logs(&self, _sessions: Vec<SessionId>) -> BoxFuture<()> {
         Box::pin(async { Ok(()) })
     }
+}
+
+/// A file in a container that describes apps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AppFile {
+    pub name: String,
+    pub text: String,
 }
 
 /// Columns and rows of a terminal.
@@ -56,6 +78,17 @@ pub struct ExecRequest {
     pub user: Option<String>,
     /// A terminal of this size; None means three pipes.
     pub tty: Option<WindowSize>,
+    /// A program that every node brings along, in the place of `argv`.
+    pub guest: Option<ExecGuest>,
+    /// Under this name it goes on when its client has gone; while it runs, another request of the name joins it.
+    pub background: Option<String>,
+}
+
+/// A program of ours that runs inside, whatever the image has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExecGuest {
+    /// Serves the session's files over SFTP on its standard input and output.
+    Files,
 }
 
 /// A running process' ends. Dropping the input closes it; dropping both detaches.
@@ -71,6 +104,8 @@ pub enum TermInput {
     Resize(WindowSize),
     /// End of input; the process goes on.
     CloseInput,
+    /// This signal for the process and what it started in the foreground; the main process takes none.
+    Signal(i32),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,12 +17,14 @@ use super::{
 /// the server writes to as root, files that it reads as root with where it sends what stands in them, and attributes of a
 /// directory, which the console would show: one of them could be a secret. And simulated GPUs: with a model that is none
 /// the server does not start.
-const FILE_ONLY: [&str; 34] = [
+const FILE_ONLY: [&str; 36] = [
     "data",
     "run",
     "listen",
     "listen_http",
     "listen_apps",
+    "apps_name",
+    "listen_ssh",
     "tls",
     "host_environment",
     "simulate_gpus",

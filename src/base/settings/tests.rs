@@ -227,6 +227,17 @@ fn only_loopback_is_served_as_it_is_unless_somebody_says_so() {
         ..SettingsLayer::default()
     };
     assert_eq!(refused(flags), "setting.listen-http-invalid");
+    let named = |name: &str| SettingsLayer {
+        apps_name: Some(name.into()),
+        ..SettingsLayer::default()
+    };
+    assert_eq!(refused(named("*.box.lab")), "setting.apps-name-invalid");
+    let read = |name: &str| {
+        let read = Settings::read(named(name), |_| None).expect("a name");
+        read.apps_name
+    };
+    assert_eq!(read(" Apps.Box.lab "), Some("apps.box.lab".into()));
+    assert_eq!(read(""), None);
 }
 
 #[test]

@@ -34,6 +34,16 @@ impl HostNames {
         Self::from_parts(&host, addresses, &listed)
     }
 
+    /// With the names of apps, where they have some below this one, and that of the console beside them.
+    pub fn with_apps(mut self, below: Option<&str>) -> Self {
+        if let Some(below) = below {
+            let console = rules::app_origin::console_host(below);
+            self.hosts
+                .extend([console.to_owned(), format!("*.{below}")]);
+        }
+        self
+    }
+
     fn from_parts(host: &str, found: Vec<IpAddr>, listed: &str) -> Self {
         let host = host.to_ascii_lowercase();
         let host = if is_name(&host) {
@@ -126,6 +136,16 @@ mod tests {
             ]
         );
         assert_eq!(HostNames::from_parts("höst", Vec::new(), "").host, "fardel");
+    }
+
+    #[test]
+    fn names_of_apps_stand_in_the_certificate() {
+        let names = || HostNames::from_parts("gpu-01", Vec::new(), "");
+        assert_eq!(names().with_apps(None), names());
+        let with = names().with_apps(Some("apps.box.lab"));
+        assert_eq!(with.host, "gpu-01");
+        let more: Vec<_> = with.hosts.difference(&names().hosts).cloned().collect();
+        assert_eq!(more, ["*.apps.box.lab", "box.lab"]);
     }
 
     #[test]

@@ -55,8 +55,13 @@ pub(super) async fn apply(
     if let Some(problem) = problem {
         let allow = response.headers_mut().remove(header::ALLOW);
         let tag = response.headers_mut().remove(header::ETAG);
+        let range = response.headers_mut().remove(header::CONTENT_RANGE);
         response = problem::answer(&problem, &id, language);
-        for (name, value) in [(header::ALLOW, allow), (header::ETAG, tag)] {
+        for (name, value) in [
+            (header::ALLOW, allow),
+            (header::ETAG, tag),
+            (header::CONTENT_RANGE, range),
+        ] {
             if let Some(value) = value {
                 response.headers_mut().insert(name, value);
             }

@@ -101,6 +101,7 @@ pub fn document() -> Value {
             {"name": "gpus", "description": "Devices, and who has which share of them."},
             {"name": "images", "description": "Environments and how they come in."},
             {"name": "users", "description": "Accounts, sign-in and tokens."},
+            {"name": "apps", "description": "Programs in a session that are opened in a browser."},
             {"name": "folders", "description": "Directories that outlive sessions, and that sessions mount."},
             {"name": "tenancy", "description": "Domains, projects, members, roles, rosters, invitations and policies."},
             {"name": "system", "description": "The machine as a whole, and probes."},
@@ -110,7 +111,7 @@ pub fn document() -> Value {
             "schemas": components(),
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
-                "cookie": {"type": "apiKey", "in": "cookie", "name": "__Host-fardel"},
+                "cookie": {"type": "apiKey", "in": "cookie", "name": "__Host-Http-fardel"},
             },
         },
     })
@@ -152,7 +153,7 @@ fn operation(route: &DocumentedRoute) -> Value {
         version["description"] = "the ETag of a GET, or * to overwrite".into();
         parameters.push(version);
     }
-    let of_an_upload = route.path.starts_with("/api/v1/uploads");
+    let of_an_upload = route.path.contains("/uploads");
     if route.refusals.contains(&412)
         && !route.refusals.contains(&428)
         && !of_an_upload
@@ -167,7 +168,17 @@ fn operation(route: &DocumentedRoute) -> Value {
     }
     match route.operation {
         "createUpload" => parameters.push(parameter("header", "Upload-Length", true)),
-        "appendUpload" => parameters.push(parameter("header", "Upload-Offset", true)),
+        "createFolderUpload" => {
+            parameters.push(parameter("header", "Upload-Length", true));
+            let mut words = parameter("header", "Upload-Metadata", true);
+            words["description"] = "filename, path (the directory), overwrite and mtime (in \
+                milliseconds), each with its value in base64"
+                .into();
+            parameters.push(words);
+        }
+        "appendUpload" | "appendFolderUpload" => {
+            parameters.push(parameter("header", "Upload-Offset", true));
+        }
         _ => {}
     }
     let mut responses = serde_json::Map::new();
@@ -231,7 +242,7 @@ fn operation(route: &DocumentedRoute) -> Value {
             "content": {"text/csv": {"schema": {"type": "string", "format": "binary"}}},
         });
     }
-    if route.operation == "appendUpload" {
+    if ["appendUpload", "appendFolderUpload"].contains(&route.operation) {
         operation["requestBody"] = json!({
             "required": true,
             "content": {

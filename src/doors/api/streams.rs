@@ -170,6 +170,8 @@ fn exec_request(pairs: &[(String, String)]) -> Result<ExecRequest, Refusal> {
         cwd: None,
         user: None,
         tty: size(pairs)?,
+        guest: None,
+        background: None,
     };
     let mut total = 0;
     for (name, value) in pairs {

@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 use rules::messages::DeviceUse;
 use rules::refusals;
 use serde_json::json;
-use server::actions::system::{AuditTargetMetrics, SliceMetrics};
+use server::actions::system::{AuditTargetMetrics, OwnerMetrics, SliceMetrics};
 use server::actions::{backups, sessions, system};
 use std::sync::atomic::AtomicU64;
 
@@ -188,6 +188,11 @@ struct OfTarget {
     target: String,
 }
 
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfOwner {
+    owner: String,
+}
+
 type FloatGauge = Gauge<f64, AtomicU64>;
 
 /// Figures as OpenMetrics text. Root on the local socket needs no token; loopback is no proof of
@@ -356,6 +361,25 @@ pub(super) async fn metrics(
         "audit_target_rows_lost",
         "Rows of the audit log that were removed before the place had them",
         &|place| place.lost,
+    );
+    let mut folders = |name: &str, help: &str, give: &dyn Fn(&OwnerMetrics) -> u64| {
+        let measures = Family::<OfOwner, Gauge>::default();
+        for figure in &figures.folders {
+            let owner = figure.owner.to_string();
+            let value = i64::try_from(give(figure)).unwrap_or(i64::MAX);
+            measures.get_or_create(&OfOwner { owner }).set(value);
+        }
+        registry.register(name, help, measures);
+    };
+    folders(
+        "folder_used_bytes",
+        "What all folders of the user take together",
+        &|figure| figure.used.0,
+    );
+    folders(
+        "folder_limit_bytes",
+        "What they may take together",
+        &|figure| figure.limit.0,
     );
     let single = |value: u64| {
         let gauge = Gauge::<i64>::default();

@@ -15,12 +15,12 @@ use futures_util::StreamExt;
 use rules::names::UploadId;
 use rules::refusal::Refusal;
 use rules::refusals;
-use rules::units::Timestamp;
 use server::access::{Caller, lease};
 use server::actions::images::uploads;
 
 use super::ApiContext;
 use super::authentication::ApiCaller;
+use super::folder_files::http_date;
 use super::responses::{self, ApiResult, with_header};
 use crate::doors::problem::ProblemResponse;
 
@@ -158,7 +158,7 @@ pub(super) async fn abort(
     Ok(tus(StatusCode::NO_CONTENT.into_response()))
 }
 
-fn version(headers: &HeaderMap) -> Result<(), ProblemResponse> {
+pub(super) fn version(headers: &HeaderMap) -> Result<(), ProblemResponse> {
     let given = headers.get("tus-resumable").and_then(|v| v.to_str().ok());
     if given == Some(VERSION) {
         return Ok(());
@@ -170,7 +170,7 @@ fn version(headers: &HeaderMap) -> Result<(), ProblemResponse> {
     ))
 }
 
-fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
+pub(super) fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }
 
@@ -198,7 +198,7 @@ fn known(id: &str) -> Result<UploadId, Refusal> {
     id.parse().map_err(|_| refusals::upload_unknown())
 }
 
-fn tus(response: Response) -> Response {
+pub(super) fn tus(response: Response) -> Response {
     with_header(response, "tus-resumable", VERSION)
 }
 
@@ -210,15 +210,10 @@ fn expires(response: Response, upload: &UploadView) -> Response {
     with_header(response, "upload-expires", &http_date(upload.expires_at))
 }
 
-/// A time as HTTP headers write it.
-fn http_date(at: Timestamp) -> String {
-    jiff::Timestamp::from_millisecond(at.as_millis())
-        .map(|t| t.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string())
-        .unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
+    use rules::units::Timestamp;
+
     use super::*;
 
     #[test]

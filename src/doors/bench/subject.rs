@@ -137,6 +137,11 @@ impl BenchServer {
         fs::read_to_string(self.place.path().join("said")).unwrap_or_default()
     }
 
+    /// The directory of its state.
+    pub fn data(&self) -> PathBuf {
+        self.place.path().join("data")
+    }
+
     pub fn pid(&self) -> u32 {
         self.server.as_ref().map_or(0, Child::id)
     }

@@ -15,7 +15,7 @@ use rules::trace::common_day::{
     COMMON_CARDS, COMMON_SEED, TraceClass, WORKING_HOURS, class, common_cluster, common_trace,
 };
 use rules::trace::figures::{card_seconds, forecasts, slowdowns, waits};
-use rules::trace::play::{JobStart, PlayOptions, PlayedJob, play};
+use rules::trace::play::{JobStart, PlayForecasts, PlayOptions, PlayedJob, play};
 use rules::trace::{TraceJob, WorkloadTrace};
 use rules::units::Timestamp;
 use serde_json::{Value, json};
@@ -136,10 +136,12 @@ fn measured(wanted: &TraceArguments) -> Result<String, String> {
         let played = read_starts(&trace, &text, file)?;
         runs.push(figures("other", &trace, &played));
     } else {
+        // What a site knows in the morning of the day: another day like it.
+        let day_before = common_trace(wanted.seed.wrapping_add(1));
         for order in &wanted.orders {
             for backfill in &wanted.backfills {
                 eprintln!("playing {} {} …", order.word(), backfill.word());
-                runs.push(run(&trace, *order, *backfill));
+                runs.push(run(&trace, &day_before, *order, *backfill));
             }
         }
     }
@@ -169,11 +171,16 @@ fn card_hours(trace: &WorkloadTrace) -> f64 {
 }
 
 /// Plays the trace once; each decision is timed.
-fn run(trace: &WorkloadTrace, order: QueueOrder, backfill: BackfillMode) -> Value {
+fn run(
+    trace: &WorkloadTrace,
+    day_before: &WorkloadTrace,
+    order: QueueOrder,
+    backfill: BackfillMode,
+) -> Value {
     let options = PlayOptions {
         start: MIDNIGHT,
         half_life_hours: HALF_LIFE_HOURS,
-        forecasts: true,
+        forecasts: PlayForecasts::Likely(day_before),
     };
     let (mut decisions, mut took, mut slowest) = (0_u64, Duration::ZERO, Duration::ZERO);
     let mut scheduler = |world: &rules::world::ClusterSnapshot, now| {

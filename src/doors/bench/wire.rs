@@ -125,7 +125,8 @@ impl Connection {
         self.send(method, path, kind, &body)
     }
 
-    fn send(
+    /// Sends a body as it is; `kind` has its header lines, each with its end.
+    pub fn send(
         &mut self,
         method: &str,
         path: &str,

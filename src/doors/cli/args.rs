@@ -266,6 +266,9 @@ pub enum Command {
     /// Courses: projects with a term, whose teachers act on all members at once
     #[command(subcommand, visible_alias = "courses")]
     Course(CourseCommand),
+    /// Apps: programs in a session that are opened in a browser
+    #[command(subcommand, visible_alias = "apps")]
+    App(AppCommand),
     /// Folders: directories that outlive sessions, and that sessions mount
     #[command(subcommand, visible_alias = "folders")]
     Folder(FolderCommand),
@@ -299,6 +302,17 @@ pub enum Command {
     /// Your access keys, which sign requests
     #[command(subcommand, visible_alias = "keys")]
     Key(KeyCommand),
+    /// Your public keys for SSH
+    #[command(subcommand, visible_alias = "ssh-keys")]
+    SshKey(SshKeyCommand),
+    /// Print what ssh wants to know of this server, for ~/.ssh/config
+    #[command(after_help = "Example:\n  \
+        fardel ssh-config lab >> ~/.ssh/config && ssh my-session@lab")]
+    SshConfig {
+        /// What you call the server
+        #[arg(value_name = "NAME", default_value = "fardel")]
+        alias: String,
+    },
     /// Browsers that are signed in
     #[command(subcommand)]
     SignIn(SignInCommand),
@@ -457,6 +471,9 @@ pub struct LaunchArguments {
     /// Size of /dev/shm, part of the memory limit [default: 64m]
     #[arg(long, value_name = "SIZE", help_heading = "Resources")]
     pub shm: Option<String>,
+    /// What it may write outside its folders: 20g [default: what there is room for]
+    #[arg(long, value_name = "SIZE", help_heading = "Resources")]
+    pub disk: Option<String>,
     /// Share of a GPU in hundredths (0.35), whole GPUs (2), or both (2.5)
     #[arg(long, value_name = "SHARE", help_heading = "Resources")]
     pub gpu: Option<String>,
@@ -923,6 +940,24 @@ pub enum RehearseCommand {
         fardel rehearse history --order fair\n  \
         fardel rehearse history --from 2026-11-01 --until 2026-11-08 --backfill strict")]
     History(RehearseHistory),
+    /// Decide again what the scheduler decided, from its log
+    ///
+    /// Reads the decision log in the directory of the state, with or without a server. Without a number it lists the newest
+    /// decisions. With one it puts together what the scheduler looked at then, asks the rules of this program, and says
+    /// whether they decide the same bytes.
+    #[command(after_help = "Examples:\n  \
+        fardel rehearse decision\n  \
+        fardel rehearse decision 4711")]
+    Decision(RehearseDecision),
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct RehearseDecision {
+    /// Number of the decision; a list of the newest when left out
+    #[arg(value_name = "NUMBER")]
+    pub number: Option<u64>,
+    #[command(flatten)]
+    pub place: PlaceArguments,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -1689,6 +1724,9 @@ pub struct LimitFlags {
     /// Memory of one session
     #[arg(long, value_name = "SIZE")]
     pub memory_each: Option<String>,
+    /// What one session writes outside its folders
+    #[arg(long, value_name = "SIZE")]
+    pub disk_each: Option<String>,
     /// How long one session runs
     #[arg(long, value_name = "TIME")]
     pub runtime: Option<String>,
@@ -1698,6 +1736,9 @@ pub struct LimitFlags {
     /// Browsers that each user is signed in with at once
     #[arg(long, value_name = "NUMBER")]
     pub sign_ins: Option<String>,
+    /// What the folders of each user take together [default: 50 GiB]
+    #[arg(long, value_name = "SIZE")]
+    pub folder_bytes: Option<String>,
 }
 
 /// What a policy is attached to; the site when nothing is named.
@@ -2084,9 +2125,150 @@ pub struct GroupFlags {
 }
 
 #[derive(Debug, Subcommand)]
+pub enum AppCommand {
+    /// List the apps of a session
+    Ls {
+        #[arg(value_name = "SESSION")]
+        session: String,
+    },
+    /// Show one, and whether it answers
+    Get(AppOfSession),
+    /// Start an app unless it runs, and print a link that opens it once, within 30 seconds
+    #[command(after_help = "Examples:\n  \
+        fardel app open train jupyter\n  \
+        fardel app open train 8080                      a program of your own, on 127.0.0.1:8080")]
+    Open(AppOfSession),
+    /// List whom an app is shared with
+    Shares(AppOfSession),
+    /// Share an app with a member of the session's project, or with all of them
+    #[command(after_help = "Examples:\n  \
+        fardel app share train gradio --user lee --until 2h\n  \
+        fardel app share train gradio                   every member of the project, for 7 days")]
+    Share {
+        #[command(flatten)]
+        app: AppOfSession,
+        /// A member of the project; every member where it is left out
+        #[arg(long, value_name = "USER")]
+        user: Option<String>,
+        /// When it ends: 2h, 7d, or a time; at most 90 days from now
+        #[arg(long, value_name = "WHEN")]
+        until: Option<String>,
+    },
+    /// Take shares of an app back; what its visitors have open is closed
+    Unshare {
+        #[command(flatten)]
+        app: AppOfSession,
+        #[arg(value_name = "SHARE", required = true)]
+        shares: Vec<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct AppOfSession {
+    #[arg(value_name = "SESSION")]
+    pub session: String,
+    /// Its name, or the number of a port
+    #[arg(value_name = "APP")]
+    pub app: String,
+}
+
+#[derive(Debug, Subcommand)]
 pub enum FolderCommand {
-    /// List folders: your own, and those of users whose sessions you see
-    Ls,
+    /// List folders, your own and those of users whose sessions you see; or the files of one of your own
+    #[command(after_help = "Example:\n  \
+        fardel folder ls\n  \
+        fardel folder ls data:/train")]
+    Ls {
+        /// Folder, and a directory in it: FOLDER, FOLDER:/PATH
+        #[arg(value_name = "PLACE")]
+        place: Option<String>,
+    },
+    /// Copy files into a folder of your own, or out of one
+    #[command(after_help = "Example:\n  \
+        fardel folder cp train.csv data:/\n  \
+        fardel folder cp -r images data:/train\n  \
+        fardel folder cp data:/results/model.bin .\n\n\
+        A copy that was broken off goes on where it stopped; files of the same size and time are left out.")]
+    Cp {
+        /// File or directory, here or as FOLDER:/PATH
+        #[arg(value_name = "FROM")]
+        from: String,
+        /// Where it goes: on the other side
+        #[arg(value_name = "TO")]
+        to: String,
+        /// Copy directories with all below them
+        #[arg(short, long)]
+        recursive: bool,
+        /// Take the place of files that are there
+        #[arg(long)]
+        overwrite: bool,
+    },
+    /// Take a directory of a folder as one file
+    #[command(after_help = "Example:\n  \
+        fardel folder archive data:/train --format tar --to train.tar")]
+    Archive {
+        /// Folder, and a directory in it: FOLDER, FOLDER:/PATH
+        #[arg(value_name = "PLACE")]
+        place: String,
+        /// Zip has at most 100,000 files
+        #[arg(long, value_name = "FORMAT", value_parser = ["zip", "tar"], default_value = "zip")]
+        format: String,
+        /// File to write, which is not there yet [default: the directory's name]
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+    },
+    /// Make a directory in a folder of your own
+    Mkdir {
+        #[arg(value_name = "FOLDER:/PATH")]
+        place: String,
+    },
+    /// Give a file or a directory another name or place in its folder
+    Mv {
+        #[arg(value_name = "FOLDER:/PATH")]
+        place: String,
+        /// Its new path in the same folder
+        #[arg(value_name = "PATH")]
+        to: String,
+    },
+    /// Remove files, and directories with all below them, into the folder's own trash
+    Rm {
+        #[arg(value_name = "FOLDER:/PATH", required = true)]
+        places: Vec<String>,
+        /// At once, and not into the trash
+        #[arg(long)]
+        for_good: bool,
+    },
+    /// List what was removed from a folder of your own in the last 30 days
+    Removed {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+    },
+    /// Put removed files back where they were, over no other ones
+    #[command(after_help = "Example:\n  \
+        fardel folder removed data\n  \
+        fardel folder undelete data 019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")]
+    Undelete {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        /// Ids of `fardel folder removed`
+        #[arg(value_name = "ITEM", required = true)]
+        items: Vec<String>,
+    },
+    /// Remove what is in a folder's own trash for good
+    Empty {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        /// Ids of `fardel folder removed`
+        #[arg(
+            value_name = "ITEM",
+            required_unless_present = "all",
+            conflicts_with = "all"
+        )]
+        items: Vec<String>,
+        /// All of it
+        #[arg(long)]
+        all: bool,
+    },
     /// Show one
     Get {
         #[arg(value_name = "FOLDER")]
@@ -2117,6 +2299,8 @@ pub enum FolderCommand {
         #[arg(value_name = "FOLDER", required = true)]
         folders: Vec<String>,
     },
+    /// List what the folders of each user take together, and their limit
+    Usage,
 }
 
 #[derive(Debug, Subcommand)]
@@ -2190,6 +2374,9 @@ pub struct PresetFlags {
     /// Size of /dev/shm
     #[arg(long, value_name = "SIZE", help_heading = "Resources")]
     pub shm: Option<String>,
+    /// What sessions may write outside their folders
+    #[arg(long, value_name = "SIZE", help_heading = "Resources")]
+    pub disk: Option<String>,
     /// Share of a GPU in hundredths
     #[arg(long, value_name = "SHARE", help_heading = "Resources")]
     pub gpu: Option<String>,
@@ -2515,6 +2702,7 @@ pub enum MailCommand {
                 "reservation-warned",
                 "reservation-asked",
                 "budget",
+                "storage",
                 "idle-warned",
                 "course",
                 "reservation-decided",
@@ -2663,6 +2851,30 @@ pub enum KeyCommand {
     },
     /// Revoke access keys, by id
     Revoke {
+        #[arg(value_name = "ID", required = true)]
+        keys: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SshKeyCommand {
+    /// List your public keys
+    Ls,
+    /// Add a public key: the file that ends in .pub, or - for standard input
+    #[command(after_help = "Example:\n  \
+        fardel ssh-key add ~/.ssh/id_ed25519.pub --name laptop")]
+    Add {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// What it is called; when left out, what stands behind the key
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// Ends after this long: 8h, 30d; when left out, it stays until you remove it
+        #[arg(long, value_name = "TIME")]
+        expires: Option<String>,
+    },
+    /// Remove public keys, by id
+    Rm {
         #[arg(value_name = "ID", required = true)]
         keys: Vec<String>,
     },

@@ -111,6 +111,11 @@ impl Flow {
     pub(super) fn status(&self) -> u16 {
         self.response.status().as_u16()
     }
+
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        let value = self.response.headers().get(name);
+        value.and_then(|value| value.to_str().ok())
+    }
 }
 
 /// What goes with a request besides method and path.

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use api::allowances::AllowanceView;
 use api::announcements::AnnouncementView;
+use api::apps::{AppShareView, AppState, AppView};
 use api::audit::{AuditCheckpointView, AuditEntryView, AuditTargetView};
 use api::budgets::BudgetView;
 use api::courses::{AttendanceView, CourseMemberView, CourseView};
 use api::events::EventView;
 use api::fair_share::FairShareItem;
-use api::folders::FolderView;
+use api::folders::{FolderEntryView, FolderView, RemovedEntryView};
 use api::gpus::Gpu;
 use api::history::HistoryPoint;
 use api::idle_rules::{IdleDryEndView, IdleRuleView};
@@ -27,11 +28,14 @@ use api::rosters::{RosterRow, RosterSlip, RosterView};
 use api::second_factor::SecondFactorView;
 use api::sessions::{SessionView, UsageSample, WaitingView};
 use api::settings::SettingView;
+use api::ssh::SshKeyView;
 use api::statements::{ClosedMonthView, MonthCheckView, PricesView, StatementItem};
+use api::storage::StorageView;
 use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
 use api::usage::UsageItem;
 use api::users::{AccessKeyView, DepartureView, SignInView, TokenView};
 use api::webhooks::WebhookView;
+use rules::folder_path::FolderEntryKind;
 use rules::grants::GrantRole;
 use rules::idleness::IdleMatch;
 use rules::image::CatalogImage;
@@ -141,6 +145,7 @@ pub(super) fn session() -> Vec<Column<SessionView>> {
         column("CPU", 0, |r, _| r.resources.cpu.to_string()),
         column("MEMORY", 0, |r, _| r.resources.memory.to_string()),
         column("SHM", 0, |r, _| r.resources.shm.to_string()),
+        column("DISK", 0, |r, _| maybe(r.resources.disk.as_ref())),
         column("GPU", 0, |r, _| format::asked(&r.resources)),
         column("DEVICES", 0, |r, _| dash(&format::grants(&r.devices))),
         column("NODE", 0, |r, _| maybe(r.node.as_ref())),
@@ -204,9 +209,10 @@ pub(super) const QUEUE: &[Column<WaitingView>] = &[
     column("CPU", 3, |r, _| r.session.resources.cpu.to_string()),
     column("MEMORY", 3, |r, _| r.session.resources.memory.to_string()),
     column("WAITS", 2, |r, v| age(r.session.created_at, v.now)),
-    column("STARTS IN", 5, |r, _| match &r.why.eta {
-        Some(eta) => span(eta.p50_seconds),
-        None => "unknown".to_owned(),
+    column("STARTS IN", 5, |r, _| match (&r.why.likely, &r.why.eta) {
+        (Some(likely), _) => format!("~{}", span(likely.seconds)),
+        (None, Some(eta)) => span(eta.p50_seconds),
+        (None, None) => "unknown".to_owned(),
     }),
     column("WHY", 1, |r, _| dash(&r.why.sentence)),
 ];
@@ -382,6 +388,10 @@ fn told(notice: &NoticeView) -> String {
             Some(used) => format!("budget is used to {used}"),
             None => "budget is nearly used".to_owned(),
         },
+        (NoticeWord::StorageWarned, _) => match &notice.message {
+            Some(used) => format!("your folders take {used} of their limit"),
+            None => "your folders take nearly all of their limit".to_owned(),
+        },
         (NoticeWord::WillEnd, _) => format!("ends at {}", notice.at),
         (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),
     }
@@ -390,7 +400,11 @@ fn told(notice: &NoticeView) -> String {
 pub(super) const NOTICES: &[Column<NoticeView>] = &[
     column("AT", 1, |r, _| r.at.to_string()),
     column("NAME", 0, |r, _| {
-        r.name.clone().unwrap_or_else(|| "(deleted)".to_owned())
+        let none = match r.kind {
+            NoticeWord::StorageWarned => "folders",
+            _ => "(deleted)",
+        };
+        r.name.clone().unwrap_or_else(|| none.to_owned())
     }),
     column("WHAT", 0, |r, _| told(r)),
     column("WHY", 2, |r, _| {
@@ -504,6 +518,36 @@ pub(super) const BUDGETS: &[Column<BudgetView>] = &[
     column("ID", 0, |r, _| r.id.to_string()),
 ];
 
+pub(super) const APPS: &[Column<AppView>] = &[
+    column("NAME", 0, |r, _| r.name.clone()),
+    column("TITLE", 1, |r, _| dash(&r.title)),
+    column("STATE", 0, |r, _| app_state(r.state).to_owned()),
+    column("PORT", 0, |r, _| r.port.to_string()),
+    column("OPENED AT", 1, |r, _| maybe(r.address_port)),
+    column("PROBLEM", 2, |r, _| {
+        let problem = r.problem.as_ref();
+        problem.map_or_else(|| dash(""), |problem| problem.text.clone())
+    }),
+];
+
+pub(super) const APP_SHARES: &[Column<AppShareView>] = &[
+    column("WITH", 0, |r, _| {
+        r.user.clone().unwrap_or_else(|| "project".to_owned())
+    }),
+    column("UNTIL", 0, |r, _| r.ends_at.to_string()),
+    column("SINCE", 2, |r, _| r.created_at.to_string()),
+    column("ID", 0, |r, _| r.id.to_string()),
+];
+
+fn app_state(state: AppState) -> &'static str {
+    match state {
+        AppState::Stopped => "stopped",
+        AppState::Starting => "starting",
+        AppState::Ready => "ready",
+        AppState::Failed => "failed",
+    }
+}
+
 pub(super) const FOLDERS: &[Column<FolderView>] = &[
     column("NAME", 0, |r, _| r.name.to_string()),
     column("OWNER", 1, |r, _| r.owner.name.to_string()),
@@ -516,6 +560,39 @@ pub(super) const FOLDERS: &[Column<FolderView>] = &[
     column("KIND", 3, |r, _| r.kind.word().to_owned()),
     column("CREATED", 3, |r, _| r.created_at.to_string()),
     column("ID", 2, |r, _| r.id.to_string()),
+];
+
+pub(super) const FOLDER_ENTRIES: &[Column<FolderEntryView>] = &[
+    column("NAME", 0, |r, _| match r.kind {
+        FolderEntryKind::Directory => format!("{}/", r.name),
+        _ => r.name.clone(),
+    }),
+    column("SIZE", 0, |r, _| match r.kind {
+        FolderEntryKind::File => bytes(Some(Bytes(r.size))),
+        _ => "-".to_owned(),
+    }),
+    column("MODIFIED", 1, |r, _| r.modified_at.to_string()),
+    column("KIND", 1, |r, _| r.kind.word().to_owned()),
+    column("PATH", 9, |r, _| r.path.clone()),
+];
+
+pub(super) const REMOVED_ENTRIES: &[Column<RemovedEntryView>] = &[
+    column("PATH", 0, |r, _| r.path.clone()),
+    column("KIND", 1, |r, _| r.kind.word().to_owned()),
+    column("SIZE", 2, |r, _| bytes(Some(Bytes(r.size)))),
+    column("REMOVED", 1, |r, _| r.removed_at.to_string()),
+    column("PURGED", 2, |r, _| r.purge_at.to_string()),
+    column("ID", 0, |r, _| r.id.to_string()),
+];
+
+pub(super) const STORAGE: &[Column<StorageView>] = &[
+    column("OWNER", 0, |r, _| r.owner.name.to_string()),
+    column("USED", 0, |r, _| r.used.to_string()),
+    column("LIMIT", 0, |r, _| r.limit.to_string()),
+    column("PERCENT", 1, |r, _| r.percent.to_string()),
+    column("LEVEL", 1, |r, _| r.level.word().to_owned()),
+    column("HELD", 2, |r, _| r.enforcement.word().to_owned()),
+    column("SEEN", 2, |r, _| maybe(r.at.as_ref())),
 ];
 
 pub(super) const PRESETS: &[Column<PresetView>] = &[
@@ -538,6 +615,7 @@ pub(super) const PRESETS: &[Column<PresetView>] = &[
     }),
     column("TITLE", 3, |r, _| dash(&r.title)),
     column("SHM", 9, |r, _| maybe(r.resources.shm.as_ref())),
+    column("DISK", 9, |r, _| maybe(r.resources.disk.as_ref())),
     column("GPU MEMORY", 9, |r, _| {
         maybe(r.resources.gpu_memory.as_ref())
     }),
@@ -957,6 +1035,16 @@ pub(super) const ACCESS_KEYS: &[Column<AccessKeyView>] = &[
     column("KEY", 0, |r, _| r.key.clone()),
     column("ID", 0, |r, _| r.id.to_string()),
     column("SCOPES", 3, |r, _| r.scopes.join(" ")),
+    column("EXPIRES", 1, |r, _| maybe(r.expires_at)),
+    column("LAST USED", 2, |r, _| maybe(r.used_at)),
+];
+
+pub(super) const SSH_KEYS: &[Column<SshKeyView>] = &[
+    column("NAME", 0, |r, _| dash(&r.name)),
+    column("FINGERPRINT", 0, |r, _| r.fingerprint.clone()),
+    column("ID", 0, |r, _| r.id.to_string()),
+    column("KIND", 2, |r, _| r.kind.clone()),
+    column("BITS", 3, |r, _| r.bits.to_string()),
     column("EXPIRES", 1, |r, _| maybe(r.expires_at)),
     column("LAST USED", 2, |r, _| maybe(r.used_at)),
 ];

@@ -105,6 +105,14 @@ pub(super) fn text(said: &Explanation, devices: &[GrantView]) -> String {
         }
         (None, None) => {}
     }
+    if let Some(likely) = &said.likely {
+        let when = span(likely.seconds);
+        let late = likely
+            .late_seconds
+            .map(|late| format!(", in most cases within {}", span(late)));
+        let (late, basis) = (late.unwrap_or_default(), &likely.basis);
+        lines.push_str(&format!("\n  likely in {when}{late}: {basis}"));
+    }
     for other in &said.alternatives {
         lines.push_str(&format!("\n  instead: {}", other.text));
         if let Some(why) = &other.because {

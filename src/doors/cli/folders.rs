@@ -7,10 +7,12 @@ use serde_json::json;
 use super::args::FolderCommand;
 use super::client::{Extra, HttpClient, encoded};
 use super::error::CliError;
+use super::folder_files::{self, CopyMode};
 use super::output::OutputStyle;
 use super::{columns, print};
 
 const PATH: &str = "/api/v1/folders";
+const STORAGE: &str = "/api/v1/storage";
 
 pub(super) async fn folder(
     client: &HttpClient,
@@ -18,8 +20,59 @@ pub(super) async fn folder(
     request: FolderCommand,
 ) -> Result<u8, CliError> {
     match request {
-        FolderCommand::Ls => {
+        FolderCommand::Ls { place: None } => {
             print(&view.list(&client.get(PATH).await?, columns::FOLDERS)?);
+        }
+        FolderCommand::Ls { place: Some(place) } => {
+            return folder_files::list(client, view, &place).await;
+        }
+        FolderCommand::Cp {
+            from,
+            to,
+            recursive,
+            overwrite,
+        } => {
+            let how = CopyMode {
+                recursive,
+                overwrite,
+            };
+            return folder_files::copy(client, view, &from, &to, how).await;
+        }
+        FolderCommand::Archive { place, format, to } => {
+            return folder_files::archive(client, view, &place, &format, to).await;
+        }
+        FolderCommand::Mkdir { place } => {
+            return folder_files::make_directory(client, view, &place).await;
+        }
+        FolderCommand::Mv { place, to } => {
+            return folder_files::move_entry(client, view, &place, &to).await;
+        }
+        FolderCommand::Rm { places, for_good } => {
+            return folder_files::remove(client, view, &places, for_good).await;
+        }
+        FolderCommand::Removed { folder } => {
+            let path = format!("{}/removed", path(&folder));
+            print(&view.list(&client.get(&path).await?, columns::REMOVED_ENTRIES)?);
+        }
+        FolderCommand::Undelete { folder, items } => {
+            let path = format!("{}/removed/restore", path(&folder));
+            client.post(&path, &json!({"items": items})).await?;
+            let said = format!("{folder}  files restored: {}", items.len());
+            print(&view.said(&json!({"name": folder, "items": items}), &said)?);
+        }
+        FolderCommand::Empty { folder, items, all } => {
+            let path = format!("{}/removed", path(&folder));
+            match all {
+                true => {
+                    client.call(Method::DELETE, &path, Extra::default()).await?;
+                }
+                false => {
+                    let path = format!("{path}/purge");
+                    client.post(&path, &json!({"items": items})).await?;
+                }
+            }
+            let said = format!("{folder}  removed for good");
+            print(&view.said(&json!({"name": folder}), &said)?);
         }
         FolderCommand::Get { folder } => {
             let body = client.get(&path(&folder)).await?;
@@ -45,6 +98,9 @@ pub(super) async fn folder(
                 act(client, &folder, "trash").await?;
                 print(&view.said(&json!({"name": folder}), &format!("{folder}  trashed"))?);
             }
+        }
+        FolderCommand::Usage => {
+            print(&view.list(&client.get(STORAGE).await?, columns::STORAGE)?);
         }
         FolderCommand::Restore { folders } => {
             for folder in folders {

@@ -99,7 +99,7 @@ pub(super) async fn gpu(
                 memory: gpu_mem.as_deref(),
                 mig: None,
             };
-            let resources = values::resources(None, None, None, &devices)?;
+            let resources = values::resources(None, None, None, None, &devices)?;
             let body = json!({"resources": resources});
             let changed = sessions::patched(client, &session.session, &body, None).await?;
             let session = &changed.read;

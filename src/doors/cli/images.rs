@@ -165,11 +165,24 @@ async fn upload(
         ));
     }
     let path = format!("/api/v1/uploads/{}", encoded(&id));
+    send(client, view, &path, &mut file, (0, size), name).await?;
+    Ok(id)
+}
+
+/// Sends the bytes of a file from an offset to its end to an upload at `path`; after a broken connection it asks where to go
+/// on.
+pub(super) async fn send(
+    client: &HttpClient,
+    view: &OutputStyle,
+    path: &str,
+    file: &mut std::fs::File,
+    (mut offset, size): (u64, u64),
+    name: &str,
+) -> Result<(), CliError> {
     let progress = ProgressLine::new(view, "sending", true);
-    let mut offset = 0;
     let mut away: Option<std::time::Instant> = None;
     while offset < size {
-        let piece = read_piece(&mut file, offset).await?;
+        let piece = read_piece(file, offset).await?;
         if piece.is_empty() {
             return Err(CliError::new(
                 FAILED,
@@ -184,7 +197,7 @@ async fn upload(
         }
         .header("Tus-Resumable", "1.0.0")
         .header("Upload-Offset", offset.to_string());
-        let answer = client.call(Method::PATCH, &path, extra).await;
+        let answer = client.call(Method::PATCH, path, extra).await;
         match answer {
             Ok(answer) => {
                 away = None;
@@ -193,7 +206,9 @@ async fn upload(
             }
             Err(trouble)
                 if trouble.exit == UNREACHABLE
-                    || trouble.code == rules::codes::UPLOAD_WRONG_OFFSET =>
+                    // The server may not have noticed yet that the connection before this one broke.
+                    || [rules::codes::UPLOAD_WRONG_OFFSET, rules::codes::UPLOAD_BUSY]
+                        .contains(&trouble.code.as_str()) =>
             {
                 let since = *away.get_or_insert_with(std::time::Instant::now);
                 if since.elapsed() > super::client::MAX_RECONNECT {
@@ -201,7 +216,7 @@ async fn upload(
                 }
                 tokio::time::sleep(Duration::from_millis(500)).await;
                 let head = Extra::default().header("Tus-Resumable", "1.0.0");
-                if let Ok(answer) = client.call(Method::HEAD, &path, head).await {
+                if let Ok(answer) = client.call(Method::HEAD, path, head).await {
                     offset = number(&answer, "upload-offset")?;
                 }
             }
@@ -209,7 +224,7 @@ async fn upload(
         }
     }
     progress.end();
-    Ok(id)
+    Ok(())
 }
 
 async fn read_piece(file: &mut std::fs::File, offset: u64) -> Result<Vec<u8>, CliError> {
@@ -239,7 +254,7 @@ fn number(answer: &super::client::HttpAnswer, header: &str) -> Result<u64, CliEr
         })
 }
 
-fn base64(bytes: &[u8]) -> String {
+pub(super) fn base64(bytes: &[u8]) -> String {
     use base64::Engine as _;
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
@@ -325,7 +340,7 @@ impl ProgressLine {
         }
     }
 
-    fn show(&self, done: u64, total: u64) {
+    pub(super) fn show(&self, done: u64, total: u64) {
         if self.shown && total > 0 {
             let percent = done.saturating_mul(100) / total;
             let amount = |n: u64| match self.bytes {
@@ -340,7 +355,7 @@ impl ProgressLine {
         }
     }
 
-    fn end(&self) {
+    pub(super) fn end(&self) {
         if self.shown {
             complain("\r\x1b[K");
         }

@@ -351,6 +351,7 @@ pub(super) fn body(
         order.cpu.as_deref(),
         order.mem.as_deref(),
         order.shm.as_deref(),
+        order.disk.as_deref(),
         &GpuArguments {
             share: order.gpu.as_deref(),
             memory: order.gpu_mem.as_deref(),

@@ -110,7 +110,7 @@ pub(super) fn said(flags: &LimitFlags, mut before: Map<String, Value>) -> Result
     let cpu = |text: &str| serde_json::to_value(CpuShare::parse(text).ok()?).ok();
     let time = |text: &str| values::seconds(text).ok().map(Value::from);
     type Reading<'a> = &'a dyn Fn(&str) -> Option<Value>;
-    let all: [(&str, &Option<String>, Reading<'_>); 12] = [
+    let all: [(&str, &Option<String>, Reading<'_>); 14] = [
         ("waiting", &flags.waiting, &number),
         ("waiting_bytes", &flags.waiting_bytes, &bytes),
         ("sessions", &flags.sessions, &number),
@@ -120,9 +120,11 @@ pub(super) fn said(flags: &LimitFlags, mut before: Map<String, Value>) -> Result
         ("gpu_each", &flags.gpu_each, &gpu),
         ("cpu_each", &flags.cpu_each, &cpu),
         ("memory_each", &flags.memory_each, &bytes),
+        ("disk_each", &flags.disk_each, &bytes),
         ("runtime_seconds", &flags.runtime, &time),
         ("priority", &flags.priority, &number),
         ("sign_ins", &flags.sign_ins, &number),
+        ("folder_bytes", &flags.folder_bytes, &bytes),
     ];
     for (name, text, read) in all {
         let Some(text) = text else {

@@ -109,10 +109,11 @@ fn said(flags: &PresetFlags, before: &Value) -> Result<Map<String, Value>, CliEr
             reading(text).ok_or_else(|| CliError::usage(format!("{text} is no amount for {name}.")))
         }
     };
-    let all: [(&str, &Option<String>, Reading<'_>); 6] = [
+    let all: [(&str, &Option<String>, Reading<'_>); 7] = [
         ("cpu", &flags.cpu, &cpu),
         ("memory", &flags.mem, &bytes),
         ("shm", &flags.shm, &bytes),
+        ("disk", &flags.disk, &bytes),
         ("gpu", &flags.gpu, &gpu),
         ("gpu_memory", &flags.gpu_mem, &bytes),
         ("mig", &flags.mig, &mig),

@@ -69,7 +69,8 @@ pub(super) async fn session(
                 memory: gpu_mem.as_deref(),
                 mig: None,
             };
-            let resources = values::resources(cpu.as_deref(), mem.as_deref(), None, &devices)?;
+            let (cpu, mem) = (cpu.as_deref(), mem.as_deref());
+            let resources = values::resources(cpu, mem, None, None, &devices)?;
             let mut labels = values::pairs(&label, None, "label")?;
             // A merge patch removes what is null.
             for value in labels.as_object_mut().into_iter().flat_map(Map::values_mut) {

@@ -25,6 +25,7 @@ pub(super) fn resources(
     cpu: Option<&str>,
     mem: Option<&str>,
     shm: Option<&str>,
+    disk: Option<&str>,
     gpu: &GpuArguments<'_>,
 ) -> Result<Map<String, Value>, CliError> {
     let mut given = Map::new();
@@ -36,6 +37,9 @@ pub(super) fn resources(
     }
     if let Some(shm) = shm {
         given.insert("shm".into(), json!(Bytes::parse(shm)?));
+    }
+    if let Some(disk) = disk {
+        given.insert("disk".into(), json!(Bytes::parse(disk)?));
     }
     if let Some(share) = gpu.share {
         let share = GpuShare::parse(share).map_err(|refusal| refusal.at("/resources/gpu"))?;

@@ -75,8 +75,8 @@ const PATH: &str = "/audit";
 /// The parts of an address that choose acts. `before` begins at an older part of the log.
 const FILTERS: [&str; 4] = ["q", "act", "since", "before"];
 /// Beginnings of acts that a filter offers, in the order of the list.
-const ACTS: [&str; 7] = [
-    "sign-in", "session", "user", "project", "token", "key", "request",
+const ACTS: [&str; 8] = [
+    "sign-in", "session", "user", "project", "token", "key", "ssh-key", "request",
 ];
 
 /// Acts whose rows tell how many of them there were.
@@ -455,6 +455,7 @@ fn act_group(t: Text, act: &str) -> &'static str {
         "project" => t.projects_title(),
         "token" => t.me_tokens(),
         "key" => t.access_keys_title(),
+        "ssh-key" => t.ssh_keys_title(),
         _ => t.audit_refusals(),
     }
 }
@@ -563,6 +564,7 @@ fn via(t: Text, word: &str) -> &'static str {
     match word {
         "browser" => t.audit_via_browser(),
         "token" => t.audit_via_token(),
+        "ssh-key" => t.audit_via_ssh_key(),
         "socket" => t.audit_via_socket(),
         "server" => t.audit_via_server(),
         _ => t.audit_via_none(),

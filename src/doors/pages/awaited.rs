@@ -242,6 +242,7 @@ mod tests {
             sentence: blocker.text.clone(),
             eta: None,
             outlook: None,
+            likely: None,
             replicas: None,
             node: None,
             devices: Vec::new(),

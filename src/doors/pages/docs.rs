@@ -83,14 +83,16 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 40] = [
+const MANUAL: [ManualChapter; 42] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
     chapter!("gpus", Use),
     chapter!("gpu-usage", Use),
     chapter!("images", Use),
+    chapter!("apps", Use),
     chapter!("folders", Use),
+    chapter!("ssh", Use),
     chapter!("cli", Use),
     chapter!("rest", Use),
     chapter!("sign-in", Use),

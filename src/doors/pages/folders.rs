@@ -2,6 +2,7 @@
 //! Those of other users are listed by the API and the command line. Decides nothing.
 
 use api::folders::{FolderView, NewFolderBody};
+use api::storage::StorageView;
 use askama::Template;
 use axum::Router;
 use axum::extract::{Form, Path, State};
@@ -9,11 +10,12 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
 use rules::folder::{FolderKind, FolderState};
+use rules::storage::StorageLevel;
 use rules::units::Timestamp;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::folders;
+use server::actions::{folders, storage};
 
 use super::authentication::PageCaller;
 use super::components;
@@ -33,8 +35,17 @@ pub struct FoldersPage {
     pub f: PageLayout,
     pub folders: Vec<OwnFolderRow>,
     pub trash: Vec<OwnFolderRow>,
+    pub space: FolderSpace,
     /// As it was typed.
     pub name: String,
+}
+
+/// What all folders take together, of what they may.
+pub struct FolderSpace {
+    pub text: String,
+    pub percent: u8,
+    pub tone: &'static str,
+    pub note: &'static str,
 }
 
 pub struct OwnFolderRow {
@@ -85,6 +96,7 @@ async fn read(
 ) -> Result<FoldersPage, Failure> {
     let now = console.server.clock().now();
     let own = folders::own(&console.server, caller).await?;
+    let taken = storage::own(&console.server, caller).await?;
     let (ready, trash): (Vec<_>, Vec<_>) = own
         .iter()
         .partition(|folder| folder.state == FolderState::Ready);
@@ -96,8 +108,28 @@ async fn read(
         f: layout(console, visit, caller, Nav::Folders),
         folders: rows(ready),
         trash: rows(trash),
+        space: space(visit.text, &taken),
         name,
     })
+}
+
+fn space(t: Text, taken: &StorageView) -> FolderSpace {
+    let used = components::size(taken.used.0);
+    let limit = components::size(taken.limit.0);
+    let (tone, note) = match (taken.level, taken.enforcement.is_enforced()) {
+        (StorageLevel::Free, true) => ("a", t.folders_space_held()),
+        (StorageLevel::Near, true) => ("w", t.folders_space_near()),
+        (StorageLevel::Close, true) => ("b", t.folders_space_close()),
+        (StorageLevel::Full, true) => ("b", t.folders_space_full()),
+        (StorageLevel::Free, false) => ("a", t.folders_space_counted()),
+        (_, false) => ("w", t.folders_space_counted()),
+    };
+    FolderSpace {
+        text: t.folders_space_of(used, limit),
+        percent: components::percent(taken.used.0 as f64, taken.limit.0 as f64),
+        tone,
+        note,
+    }
 }
 
 fn row(visit: &RequestContext, folder: &FolderView, now: Timestamp) -> OwnFolderRow {

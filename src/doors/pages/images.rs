@@ -7,7 +7,7 @@ use api::operations::{OperationState, OperationView};
 use api::sessions::ListQuery;
 use askama::Template;
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Form, Multipart, Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Form, Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -27,6 +27,7 @@ use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, Choice, IconFact};
+use super::file_form::{FileField, FileForm};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::{RequestContext, taste, taste_of};
@@ -366,7 +367,7 @@ async fn import(
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     headers: HeaderMap,
-    mut form: Multipart,
+    mut form: FileForm,
 ) -> Response {
     let announced = headers
         .get(header::CONTENT_LENGTH)
@@ -422,29 +423,30 @@ async fn arrived(
 async fn take(
     console: &PagesContext,
     caller: &Caller,
-    form: &mut Multipart,
+    form: &mut FileForm,
     announced: u64,
     typed: &mut TypedImport,
 ) -> Result<(), Failure> {
     let server = &console.server;
-    let broken = |_| refusals::upload_cut();
     let mut has_field = false;
-    while let Some(mut field) = form.next_field().await.map_err(broken)? {
+    while let Some(mut field) = form.next_field().await? {
         match field.name() {
-            Some("name") => typed.name = field.text().await.map_err(broken)?,
+            "name" => typed.name = text(field).await?,
             // An archive that came before, in pieces or with a form that was refused; a file wins over it.
-            Some("upload") => {
-                let id = field.text().await.map_err(broken)?;
-                let id: Option<UploadId> = id.trim().parse().ok();
+            "upload" => {
+                let id: Option<UploadId> = text(field).await?.trim().parse().ok();
                 typed.upload = typed.upload.or(id);
             }
-            Some("archive") => {
+            "archive" => {
                 has_field = true;
-                let file = field.file_name().unwrap_or("archive.tar").to_owned();
+                let file = match field.file_name() {
+                    "" => "archive.tar".to_owned(),
+                    name => name.to_owned(),
+                };
                 // How long the file is stands nowhere in the form, so it is gathered in a file of our own first.
                 let (mut gathered, mut size) =
                     (tokio::fs::File::from_std(tempfile(server)?), 0_u64);
-                while let Some(piece) = field.chunk().await.map_err(broken)? {
+                while let Some(piece) = field.chunk().await? {
                     size += piece.len() as u64;
                     if announced > 0 && size > announced {
                         return Err(broken_size().into());
@@ -476,7 +478,7 @@ async fn take(
                 }
                 typed.upload = Some(made.id);
             }
-            _ => {}
+            _ => while field.chunk().await?.is_some() {},
         }
     }
     let Some(upload) = typed.upload else {
@@ -490,6 +492,15 @@ async fn take(
     images::import(server, caller, ImportSource::Upload(upload), reference).await?;
     Ok(())
 }
+
+/// What is typed into a field of the form.
+async fn text(field: FileField<'_>) -> Result<String, Refusal> {
+    let text = field.text(MAX_TYPED_BYTES).await?;
+    text.ok_or_else(|| refusals::body_too_large().at("/reference"))
+}
+
+/// Bytes of what is typed. Higher: more memory for each form. Lower: long names of images are refused as too large a form.
+const MAX_TYPED_BYTES: usize = 4 << 10;
 
 /// Bytes handed on at once.
 const PIECE: usize = 4 << 20;

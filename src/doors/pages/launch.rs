@@ -101,6 +101,7 @@ pub struct LaunchFields {
     /// Something where the box is ticked.
     pub yields: String,
     pub shm: String,
+    pub disk: String,
     pub start_at: String,
     pub after: String,
     /// A folder and its place on each line.
@@ -181,6 +182,7 @@ pub struct LaunchForm {
     priority: String,
     yields: String,
     shm: String,
+    disk: String,
     start_at: String,
     after: String,
     mounts: String,
@@ -566,6 +568,10 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
     };
     let max_runtime =
         span(&sent.max_runtime).map_err(|refusal| refusal.at("/max_runtime_seconds"))?;
+    let disk = match sent.disk.trim() {
+        "" => None,
+        typed => Some(memory(typed).map_err(|refusal| refusal.at("/resources/disk"))?),
+    };
     let memory = memory(&sent.memory).map_err(|refusal| refusal.at("/resources/memory"))?;
     let shm = match sent.shm.trim() {
         "" => None,
@@ -620,6 +626,7 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
             ),
             memory: Some(memory),
             shm,
+            disk,
             gpu: share(&sent.gpu)?,
             gpu_memory: gpu_memory(&sent.gpu_memory)?,
             mig: partition(&sent.mig)?,
@@ -831,6 +838,7 @@ fn again(request: &LaunchRequest) -> LaunchForm {
             .filter(|shm| *shm != Demand::default().shm)
             .map(|shm| format!("{}b", shm.0))
             .unwrap_or_default(),
+        disk: request.resources.disk.map(typed_memory).unwrap_or_default(),
         mounts: request
             .mounts
             .iter()
@@ -931,6 +939,7 @@ async fn page(
         &sent.priority,
         &sent.yields,
         &sent.shm,
+        &sent.disk,
         &sent.start_at,
         &sent.after,
         &sent.mounts,
@@ -1016,6 +1025,7 @@ async fn page(
             priority: sent.priority,
             yields: sent.yields,
             shm: sent.shm,
+            disk: sent.disk,
             start_at: sent.start_at,
             after: sent.after,
             mounts: sent.mounts,

@@ -329,6 +329,7 @@ pub(super) fn topic_name(t: Text, topic: NoticeTopic) -> &'static str {
         NoticeTopic::ReservationWarned => t.mail_reservation_warned(),
         NoticeTopic::ReservationAsked => t.mail_reservation_asked(),
         NoticeTopic::Budget => t.mail_budget(),
+        NoticeTopic::Storage => t.mail_storage(),
         NoticeTopic::IdleWarned => t.mail_idle_warned(),
         NoticeTopic::Course => t.mail_course(),
         NoticeTopic::ReservationDecided => t.mail_reservation_decided(),

@@ -189,6 +189,12 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             t.notices_budget_warned(*percent),
             String::new(),
         ),
+        NoticeKind::StorageWarned(percent) => (
+            "triangle-alert",
+            "warn",
+            t.notices_storage_warned(*percent),
+            String::new(),
+        ),
         NoticeKind::WillEnd(at) => (
             "hourglass",
             "warn",
@@ -230,14 +236,16 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
         href: match (&notice.about, &notice.session, &notice.name) {
             (about, ..) if is_of_reservation(about) => Some("/reservations".to_owned()),
             (NoticeKind::BudgetWarned(id, _), ..) => Some(format!("/budgets/{id}")),
+            (NoticeKind::StorageWarned(_), ..) => Some("/folders".to_owned()),
             (about, None, Some(_)) if is_of_course(about) => Some("/courses".to_owned()),
             (_, Some(session), Some(_)) => Some(format!("/sessions/{session}")),
             _ => None,
         },
-        name: notice
-            .name
-            .clone()
-            .unwrap_or_else(|| t.notices_deleted().to_owned()),
+        name: match (&notice.about, &notice.name) {
+            (NoticeKind::StorageWarned(_), _) => t.folders_own().to_owned(),
+            (_, Some(name)) => name.clone(),
+            (_, None) => t.notices_deleted().to_owned(),
+        },
         when: match notice.about {
             NoticeKind::WillEnd(_) | NoticeKind::Maintenance(_) => String::new(),
             _ => clock.ago(notice.at, now),

@@ -14,6 +14,8 @@ use rules::permissions::Permission;
 use rules::quota::{LimitKey, LimitKind, PolicyLevel, PolicyLimits};
 use rules::refusal::Refusal;
 use rules::refusals;
+use rules::resources::MIN_DISK;
+use rules::storage::MIN_FOLDER_BYTES;
 use rules::units::{Bytes, CpuShare, GpuShare};
 use rules::workload::precedence::MAX_PRIORITY;
 use serde::Deserialize;
@@ -143,9 +145,11 @@ pub(super) fn key_name(t: Text, key: LimitKey) -> &'static str {
         LimitKey::GpuEach => t.policies_gpu_each(),
         LimitKey::CpuEach => t.policies_cpu_each(),
         LimitKey::MemoryEach => t.policies_memory_each(),
+        LimitKey::DiskEach => t.policies_disk_each(),
         LimitKey::RuntimeSeconds => t.policies_runtime(),
         LimitKey::Priority => t.policies_priority(),
         LimitKey::SignIns => t.policies_sign_ins(),
+        LimitKey::FolderBytes => t.policies_folder_bytes(),
     }
 }
 
@@ -153,7 +157,11 @@ pub(super) fn key_name(t: Text, key: LimitKey) -> &'static str {
 pub(super) fn amount(visit: &RequestContext, key: LimitKey, value: u64) -> String {
     match key {
         LimitKey::RuntimeSeconds => components::span(visit.text, value),
-        LimitKey::Memory | LimitKey::MemoryEach | LimitKey::WaitingBytes => components::size(value),
+        LimitKey::Memory
+        | LimitKey::MemoryEach
+        | LimitKey::DiskEach
+        | LimitKey::WaitingBytes
+        | LimitKey::FolderBytes => components::size(value),
         LimitKey::Gpu
         | LimitKey::GpuEach
         | LimitKey::Cpu
@@ -442,9 +450,11 @@ fn written(key: LimitKey, value: u64) -> String {
     match key {
         LimitKey::Gpu | LimitKey::GpuEach => GpuShare(hundredths).to_string(),
         LimitKey::Cpu | LimitKey::CpuEach => CpuShare(hundredths).to_string(),
-        LimitKey::Memory | LimitKey::MemoryEach | LimitKey::WaitingBytes => {
-            Bytes(value).to_string()
-        }
+        LimitKey::Memory
+        | LimitKey::MemoryEach
+        | LimitKey::DiskEach
+        | LimitKey::WaitingBytes
+        | LimitKey::FolderBytes => Bytes(value).to_string(),
         LimitKey::RuntimeSeconds if value.is_multiple_of(3_600) => format!("{}h", value / 3_600),
         LimitKey::RuntimeSeconds => format!("{value}s"),
         LimitKey::Waiting | LimitKey::Sessions | LimitKey::Priority | LimitKey::SignIns => {
@@ -459,6 +469,8 @@ fn example(key: LimitKey) -> &'static str {
         LimitKey::Cpu | LimitKey::CpuEach => "8",
         LimitKey::Memory | LimitKey::MemoryEach => "32 GiB",
         LimitKey::WaitingBytes => "16 MiB",
+        LimitKey::DiskEach => "20 GiB",
+        LimitKey::FolderBytes => "50 GiB",
         LimitKey::RuntimeSeconds => "12h",
         LimitKey::Priority => "50",
         LimitKey::Waiting | LimitKey::Sessions | LimitKey::SignIns => "4",
@@ -478,6 +490,14 @@ pub(super) fn read(key: LimitKey, text: &str) -> Result<Option<u64>, Refusal> {
         LimitKey::Memory | LimitKey::MemoryEach | LimitKey::WaitingBytes => {
             Bytes::parse(text).ok().map(|bytes| bytes.0)
         }
+        LimitKey::DiskEach => Bytes::parse(text)
+            .ok()
+            .filter(|bytes| *bytes >= MIN_DISK)
+            .map(|bytes| bytes.0),
+        LimitKey::FolderBytes => Bytes::parse(text)
+            .ok()
+            .filter(|bytes| *bytes >= MIN_FOLDER_BYTES)
+            .map(|bytes| bytes.0),
         LimitKey::RuntimeSeconds => launch::span(text).ok().flatten(),
         LimitKey::Waiting | LimitKey::Sessions => text.parse().ok(),
         LimitKey::Priority => {

@@ -578,8 +578,38 @@ pub fn gpu_amount(t: Text, share: GpuShare) -> String {
     }
 }
 
-/// When it starts and why then, or why no time is known; none where it does not wait.
+/// When it likely starts and what time limits alone tell, or, where no likely start is known, when it starts by time limits or
+/// why no time is known; none where it does not wait.
 pub fn outlook(
+    t: Text,
+    clock: &LocalClock,
+    answer: &Explanation,
+    now: Timestamp,
+) -> Option<String> {
+    let Some(likely) = likely(t, clock, answer, now) else {
+        return outlook_by_limits(t, clock, answer, now);
+    };
+    // In words of its own: what time limits tell assumes that no session comes before it, so it may be earlier.
+    Some(match &answer.eta {
+        Some(eta) => {
+            let by_limits = t.queue_limits_alone(clock.near(eta.at, now));
+            format!("{likely} {by_limits}")
+        }
+        None => likely,
+    })
+}
+
+/// When it likely starts, and what that rests on.
+fn likely(t: Text, clock: &LocalClock, answer: &Explanation, now: Timestamp) -> Option<String> {
+    let likely = answer.likely.as_ref()?;
+    let when = clock.near(likely.at, now);
+    Some(match likely.late {
+        Some(late) => t.queue_likely(when, clock.near(late, now)),
+        None => t.queue_likely_open(when),
+    })
+}
+
+fn outlook_by_limits(
     t: Text,
     clock: &LocalClock,
     answer: &Explanation,

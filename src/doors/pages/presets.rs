@@ -100,6 +100,7 @@ pub struct TypedPreset {
     pub cpu: String,
     pub memory: String,
     pub shm: String,
+    pub disk: String,
     pub gpu: String,
     pub gpu_memory: String,
     pub mig: String,
@@ -158,6 +159,8 @@ fn amounts(t: Text, of: &Resources) -> String {
     all.extend(of.mig.map(|profile| profile.to_string()));
     let shm = of.shm.map(|shm| components::size(shm.0));
     all.extend(shm.map(|shm| t.presets_shm_of(shm)));
+    let disk = of.disk.map(|disk| components::size(disk.0));
+    all.extend(disk.map(|disk| t.presets_disk_of(disk)));
     all.join(" · ")
 }
 
@@ -375,12 +378,13 @@ impl PresetForm {
     fn folded_open(&self) -> bool {
         let TypedPreset {
             shm,
+            disk,
             gpu_memory,
             mig,
             position,
             ..
         } = &self.typed;
-        let folded = [shm, gpu_memory, mig];
+        let folded = [shm, disk, gpu_memory, mig];
         folded.iter().any(|field| !field.is_empty()) || !matches!(position.as_str(), "" | "0")
     }
 }
@@ -396,6 +400,7 @@ impl TypedPreset {
             cpu: of.cpu.map_or_else(String::new, |cpu| cpu.to_string()),
             memory: of.memory.map_or_else(String::new, launch::typed_memory),
             shm: of.shm.map_or_else(String::new, launch::typed_memory),
+            disk: of.disk.map_or_else(String::new, launch::typed_memory),
             gpu: of.gpu.map_or_else(String::new, |gpu| gpu.to_string()),
             gpu_memory: of.gpu_memory.map_or_else(String::new, launch::typed_memory),
             mig: of.mig.map_or_else(String::new, |mig| mig.to_string()),
@@ -429,6 +434,7 @@ impl TypedPreset {
             cpu: read(&self.cpu, "cpu", CpuShare::parse)?,
             memory: read(&self.memory, "memory", launch::memory)?,
             shm: read(&self.shm, "shm", launch::memory)?,
+            disk: read(&self.disk, "disk", launch::memory)?,
             gpu: read(&self.gpu, "gpu", GpuShare::parse)?,
             gpu_memory: read(&self.gpu_memory, "gpu_memory", launch::memory)?,
             mig: read(&self.mig, "mig", MigProfile::parse)?,

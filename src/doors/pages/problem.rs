@@ -19,6 +19,8 @@ pub struct ProblemPage {
     pub hint: Option<String>,
     pub code: String,
     pub request: Option<String>,
+    /// The list that it was asked from.
+    pub back: Option<String>,
 }
 
 /// The same without a menu, for everybody else.

@@ -43,6 +43,7 @@ impl OperationGroup {
     /// The noun as a heading.
     fn title(&self, t: &Text) -> &str {
         match self.name.as_str() {
+            "apps" => t.apps_title(),
             "folders" => t.folders_title(),
             "gpus" => t.nav_gpus(),
             "images" => t.nav_images(),

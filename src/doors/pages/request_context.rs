@@ -271,6 +271,12 @@ impl LocalClock {
         }
     }
 
+    /// `21 Nov 2026 14:02 – 16:20`, `2026년 11월 21일 14:02 – 16:20`: from when to when, which may be years ahead.
+    pub fn period(&self, from: Timestamp, to: Timestamp) -> String {
+        let (day, begin) = (self.day(from), self.minute(from));
+        format!("{day} {begin} – {}", self.near(to, from))
+    }
+
     /// The last day before an end, as `day`.
     pub fn last_day(&self, end: Timestamp) -> String {
         self.day(Timestamp::from_millis(end.as_millis() - 1))
@@ -334,6 +340,9 @@ mod tests {
         let seoul = LocalClock::of(Text::new(Language::Korean), "Asia/Seoul");
         assert_eq!(seoul.second(at), "23:02:11");
         assert_eq!(seoul.date(at), "11월 21일 23:02");
+        let later = Timestamp::parse("2026-11-21T15:30:00Z").expect("a time");
+        let period = "2026년 11월 21일 23:02 – 11월 22일 00:30";
+        assert_eq!(seoul.period(at, later), period);
         assert_eq!(
             seoul.read(&seoul.write(at)).map(|t| t.as_millis() / 60_000),
             Some(at.as_millis() / 60_000)

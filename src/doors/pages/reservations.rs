@@ -368,12 +368,8 @@ fn requests(visit: &RequestContext, known: &[ListedReservation]) -> (Vec<Request
 /// When it is, how much, for whom; how many weeks.
 fn facts(visit: &RequestContext, one: &ReservationView) -> String {
     let t = visit.text;
-    let (from, to) = (
-        visit.clock.date(one.from),
-        visit.clock.near(one.to, one.from),
-    );
     let mut all = vec![
-        format!("{from} – {to}"),
+        visit.clock.period(one.from, one.to),
         amount(t, &one.resources),
         holder(t, one),
     ];
@@ -431,13 +427,7 @@ fn cell(visit: &RequestContext, key: &str, listed: &ListedReservation) -> TableC
                 false => TableCell::Text { text, note },
             }
         }
-        "from" => {
-            let (from, to) = (
-                visit.clock.date(one.from),
-                visit.clock.near(one.to, one.from),
-            );
-            TableCell::text(format!("{from} – {to}"))
-        }
+        "from" => TableCell::text(visit.clock.period(one.from, one.to)),
         "amount" => TableCell::text(amount(t, &one.resources)),
         "holder" => TableCell::text(holder(t, one)),
         "state" => TableCell::Pill {

@@ -267,7 +267,7 @@ fn cell(t: Text, key: &str, group: &ResourceGroupView, may_write: bool) -> Table
                 None => t.groups_by_site().to_owned(),
             },
             note: match group.backfill {
-                Some(mode) => backfill_name(t, mode).to_owned(),
+                Some(mode) => format!("{}: {}", t.fair_backfill(), backfill_name(t, mode)),
                 None => String::new(),
             },
         },

@@ -16,6 +16,24 @@ use crate::doors::origin;
 use crate::doors::text::codes;
 use crate::doors::text::visible::visible;
 
+/// Lists whose entries have addresses below them, by the first part of the address.
+const LISTS: [&str; 14] = [
+    "announcements",
+    "budgets",
+    "courses",
+    "folders",
+    "groups",
+    "idle-rules",
+    "images",
+    "policies",
+    "presets",
+    "projects",
+    "queue",
+    "reservations",
+    "sessions",
+    "users",
+];
+
 /// A whole page or fragment with that status. No cache on the way may keep it.
 pub fn html(visit: &RequestContext, status: StatusCode, body: String) -> Response {
     let mut headers = HeaderMap::new();
@@ -266,6 +284,7 @@ fn problem(
             hint: None,
             code: code.to_owned(),
             request,
+            back: list_of(status, visit.address()),
         }
         .render(),
         None => BareProblemPage {
@@ -289,9 +308,29 @@ fn problem(
     )
 }
 
+/// The list behind an address of one of its entries, which a form above that list may have sent; None for what the state
+/// of the entry has not refused.
+fn list_of(status: StatusCode, address: &str) -> Option<String> {
+    let (first, rest) = address.strip_prefix('/')?.split_once('/')?;
+    let is_refused = status == StatusCode::CONFLICT && !rest.is_empty();
+    (is_refused && LISTS.contains(&first)).then(|| format!("/{first}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_state_of_an_entry_refuses_leads_back_to_its_list() {
+        for (status, address, list) in [
+            (StatusCode::CONFLICT, "/folders/1/trash", Some("/folders")),
+            (StatusCode::CONFLICT, "/folders", None),
+            (StatusCode::CONFLICT, "/system/power", None),
+            (StatusCode::NOT_FOUND, "/folders/1/trash", None),
+        ] {
+            assert_eq!(list_of(status, address).as_deref(), list, "{address}");
+        }
+    }
 
     #[test]
     fn a_form_leads_nowhere_else() {

@@ -495,7 +495,11 @@ async fn read_one(
         kept: session.document_kept,
         settings: settings(t, &session),
         remote: match attachable {
-            true => remote(visit, &session, session.owner.id == caller.subject.user),
+            true => {
+                let own = session.owner.id == caller.subject.user;
+                let ssh = console.server.settings().listen_ssh;
+                remote(visit, &session, own, ssh.map(|address| address.port()))
+            }
             false => Vec::new(),
         },
         id,

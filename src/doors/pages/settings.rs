@@ -190,7 +190,17 @@ const GROUPS: [(&str, &[&str]); 11] = [
         ],
     ),
     ("webhooks", &["webhook_ca_file"]),
-    ("network", &["listen", "listen_http", "listen_apps", "tls"]),
+    (
+        "network",
+        &[
+            "listen",
+            "listen_http",
+            "listen_apps",
+            "apps_name",
+            "listen_ssh",
+            "tls",
+        ],
+    ),
     ("server", &["data", "run", "log_json"]),
 ];
 
@@ -493,6 +503,8 @@ fn name(t: Text, key: &str) -> &'static str {
         "listen" => t.setting_name_listen(),
         "listen_http" => t.setting_name_listen_http(),
         "listen_apps" => t.setting_name_listen_apps(),
+        "apps_name" => t.setting_name_apps_name(),
+        "listen_ssh" => t.setting_name_listen_ssh(),
         "tls" => t.setting_name_tls(),
         "host_environment" => t.setting_name_host_environment(),
         "cpu" => t.setting_name_cpu(),
@@ -587,6 +599,8 @@ fn about(t: Text, key: &str) -> &'static str {
         "listen" => t.setting_listen(),
         "listen_http" => t.setting_listen_http(),
         "listen_apps" => t.setting_listen_apps(),
+        "apps_name" => t.setting_apps_name(),
+        "listen_ssh" => t.setting_listen_ssh(),
         "tls" => t.setting_tls(),
         "host_environment" => t.setting_host_environment(),
         "cpu" => t.setting_cpu(),

@@ -577,7 +577,9 @@ pub(super) fn sorted(t: Text, all: &AttentionList) -> Checks {
 fn subject(t: Text, id: &str) -> &'static str {
     match id {
         "accelerators" | "gpu" | "fences" => t.nav_gpus(),
-        "address" | "host-name" | "port" | "port-apps" | "port-http" => t.system_group_network(),
+        "address" | "host-name" | "port" | "port-apps" | "port-http" | "port-ssh" => {
+            t.system_group_network()
+        }
         "clock" | "clock-and-state" | "time-sync" | "randomness" => t.system_group_time(),
         "killed-for-memory" | "memory-pressure" | "overcommit" | "swap" => t.plan_memory(),
         "backup-disk" | "backups" | "catalog" | "catalog-log" | "catalog-sound" | "continuity"

@@ -10,6 +10,7 @@ use rules::refusal::Refusal;
 use rules::refusal::RefusalKind;
 use server::Failure;
 use server::actions::certificates;
+use server::actions::users::ssh_keys;
 
 use super::authentication::OptionalPageCaller;
 use super::layout::PageLayout;
@@ -24,6 +25,8 @@ pub struct TrustPage {
     pub f: PageLayout,
     /// None where nothing is encrypted.
     pub authority: Option<AuthorityView>,
+    /// The fingerprint by which the server is known over SSH; None where it takes no SSH connections.
+    pub ssh: Option<String>,
     pub systems: Vec<System>,
     /// Where a sign-in goes on, or where a signed-in user goes back to.
     pub back: &'static str,
@@ -73,6 +76,11 @@ pub async fn show(
         Err(Failure::Refusal(refusal)) if refusal.code == rules::codes::TLS_OFF => None,
         Err(failure) => return responses::failure(&console, &visit, None, &failure),
     };
+    let ssh = match ssh_keys::ssh_server(&console.server).await {
+        Ok(server) => Some(server.fingerprint),
+        Err(Failure::Refusal(_)) => None,
+        Err(failure) => return responses::failure(&console, &visit, None, &failure),
+    };
     let agent = headers
         .get(header::USER_AGENT)
         .and_then(|v| v.to_str().ok());
@@ -81,6 +89,7 @@ pub async fn show(
         systems: systems(visit.text, &visit.authority, agent.unwrap_or_default()),
         f: guest(&console, &visit),
         authority,
+        ssh,
         back: if caller.is_some() { "/" } else { "/login" },
     };
     responses::page(&console, &visit, StatusCode::OK, &page)

@@ -335,6 +335,14 @@ fn limits(visit: &RequestContext, profile: &UserProfile) -> Vec<(&'static str, S
         .map(|gpus| (t.users_limit_gpus(), gpus))
         .into_iter()
         .collect();
+    let by_policy = |key: LimitKey| profile.limits.iter().any(|one| one.key == key);
+    let folders = profile
+        .folders
+        .filter(|_| !by_policy(LimitKey::FolderBytes));
+    rows.extend(folders.map(|taken| {
+        let key = LimitKey::FolderBytes;
+        limit(visit, key, [taken.used.0, taken.limit.0], "", None)
+    }));
     rows.extend(profile.limits.iter().map(|one| {
         limit(
             visit,
@@ -361,9 +369,11 @@ pub(super) fn limit(
 ) -> (&'static str, String) {
     let t = visit.text;
     let told = |value| policies::amount(visit, key, value);
-    let amount = match key.kind() {
-        LimitKind::Each | LimitKind::Account => told(most),
-        LimitKind::Queue | LimitKind::Held => t.common_of_two(told(used), told(most)),
+    let amount = match (key, key.kind()) {
+        (LimitKey::FolderBytes, _) | (_, LimitKind::Queue | LimitKind::Held) => {
+            t.common_of_two(told(used), told(most))
+        }
+        (_, LimitKind::Each | LimitKind::Account) => told(most),
     };
     let rule = match (policy, until) {
         (_, Some(until)) => {

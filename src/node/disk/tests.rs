@@ -205,3 +205,18 @@ fn nobody_is_measured_while_the_disk_does_not_fill() {
     eyes.measured = Some((room(9000), Instant::now(), Duration::from_secs(60)));
     assert!(!eyes.is_due(room(400), marks), "it takes too long");
 }
+
+#[test]
+fn what_a_session_writes_into_a_scope_is_seen_at_the_file_of_the_scope() {
+    let data = tempfile::tempdir().expect("a directory");
+    let owner = rules::names::UserId(uuid::Uuid::from_u128(7));
+    let scope = ScopePlace::of(data.path(), owner);
+    scope.make().expect("made");
+    let [one, other] = ["a/data", "b/data"].map(|name| scope.files().join(name));
+    assert_eq!(taken_by(one.clone()), one, "it has no file of its own");
+    std::fs::write(scope.image(), "").expect("made");
+    assert_eq!(taken_by(one), scope.image());
+    assert_eq!(taken_by(other), scope.image(), "once, however many folders");
+    let plain = data.path().join("folders/ab/c/data");
+    assert_eq!(taken_by(plain.clone()), plain);
+}

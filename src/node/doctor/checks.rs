@@ -33,6 +33,7 @@ pub fn all(settings: &Settings) -> Vec<DoctorCheck> {
     checks.push(open_files());
     checks.push(disk(settings));
     checks.push(state(settings));
+    checks.push(folder_limits(settings));
     checks.push(run_directory(settings));
     checks.push(ports::console(settings));
     checks.extend(ports::others(settings));
@@ -247,6 +248,17 @@ fn disk(settings: &Settings) -> DoctorCheck {
         checks::disk_nearly_full(shown, folder.display())
     } else {
         checks::disk_well(shown, folder.display())
+    }
+}
+
+/// Whether the kernel can hold folders to their limits. Tries nothing out: a server that runs holds them already.
+fn folder_limits(settings: &Settings) -> DoctorCheck {
+    let is_native = crate::scopes::is_native(existing(&settings.data));
+    match (crate::scopes::missing(), is_root()) {
+        (_, true) if is_native => checks::folder_limits_native(),
+        (missing, _) if !missing.is_empty() => checks::folder_limits_counted(missing.join(", ")),
+        (_, true) => checks::folder_limits_held(),
+        (_, false) => checks::folder_limits_need_root(),
     }
 }
 

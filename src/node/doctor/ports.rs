@@ -32,7 +32,12 @@ pub(super) fn others(settings: &Settings) -> Vec<DoctorCheck> {
         PortState::Own => checks::port_apps_own(at),
         PortState::Taken(why) => checks::port_apps_taken(at, why),
     });
-    http.into_iter().chain(apps).collect()
+    let ssh = settings.listen_ssh.map(|at| match look(at) {
+        PortState::Free => checks::port_ssh_free(at),
+        PortState::Own => checks::port_ssh_own(at),
+        PortState::Taken(why) => checks::port_ssh_taken(at, why),
+    });
+    http.into_iter().chain(apps).chain(ssh).collect()
 }
 
 enum PortState {

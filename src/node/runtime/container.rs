@@ -186,12 +186,17 @@ impl Executor for FirstProcessStart {
     }
 }
 
-/// The first process as a sealed file without a name: nothing inside can write to it, and its
-/// path says nothing about this machine.
+/// The first process as a sealed file without a name.
 pub(super) fn memory_file() -> io::Result<OwnedFd> {
+    sealed_file("init", INIT)
+}
+
+/// A program of ours as a sealed file without a name: nothing inside can write to it, and its path says nothing about
+/// this machine.
+pub(super) fn sealed_file(name: &str, program: &[u8]) -> io::Result<OwnedFd> {
     use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
-    let file = memfd_create("init", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    let mut rest = INIT;
+    let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let mut rest = program;
     while !rest.is_empty() {
         let written = rustix::io::write(&file, rest)?;
         rest = &rest[written..];

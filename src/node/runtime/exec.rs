@@ -18,7 +18,8 @@ use nix::sys::socket::{
 use super::cgroup::ControlGroup;
 use super::container;
 use super::container_user::ContainerUser;
-use super::order::TerminalSize;
+use super::files::FILES;
+use super::order::{GuestProgram, TerminalSize};
 use super::seccomp::{Revealing, SeccompFilter};
 use super::spec::{CAPABILITIES, OOM_SCORE};
 use super::terminal::ProgramStream;
@@ -33,6 +34,8 @@ pub(super) struct ExecProgram {
     pub(super) terminal: Option<TerminalSize>,
     pub(super) open_files: u64,
     pub(super) revealing: Revealing,
+    /// In the place of the command.
+    pub(super) guest: Option<GuestProgram>,
 }
 
 /// A program on its way: what it will tell, and the near ends of its input and output.
@@ -84,7 +87,10 @@ pub(super) fn begin(
         Some(_) => None,
         None => Some((io::pipe()?, io::pipe()?, io::pipe()?)),
     };
-    let image = container::memory_file()?;
+    let image = match program.guest {
+        None => container::memory_file()?,
+        Some(GuestProgram::Files) => container::sealed_file("files", FILES)?,
+    };
     // SAFETY: the shim has one thread, so the child may use memory and files like any process.
     let child = unsafe { libc::fork() };
     if child < 0 {
@@ -381,7 +387,10 @@ fn become_program(
     };
     // Not the command itself: it would be looked up by a process behind which our own file stands, and
     // `/proc/self/exe`, or a script that names it, would be that file.
-    let mut arguments = vec![CString::from(c"enter")];
+    let mut arguments = match program.guest {
+        None => vec![CString::from(c"enter")],
+        Some(GuestProgram::Files) => Vec::new(),
+    };
     arguments.extend(words(program.command.clone()));
     let environment = words(
         program

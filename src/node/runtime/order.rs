@@ -79,6 +79,9 @@ pub struct ContainerSpec {
     pub cpu_hundredths: u32,
     pub memory_bytes: u64,
     pub shm_bytes: u64,
+    /// What it may write outside its folders; as much as there is room for when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
     /// Processes and threads together.
     pub pids: u32,
     pub ids: IdRange,
@@ -160,6 +163,21 @@ pub struct ExecOrder {
     /// The container's own user when absent.
     pub user: Option<String>,
     pub terminal: Option<TerminalSize>,
+    /// A program of ours in the place of the command, which supervisors of older versions run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<GuestProgram>,
+    /// Under this name it goes on when its client has gone; while it runs, another order of the name joins it. Its input
+    /// ends at once. Shims of older versions end it with its client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<String>,
+}
+
+/// A program of ours that runs inside as the session's user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GuestProgram {
+    /// Serves files over SFTP on its standard input and output.
+    Files,
 }
 
 /// What one container looks like now.

@@ -46,6 +46,10 @@ use crate::network;
 /// refused as busy. More: each costs memory in every shim. Fewer: twenty people watching one terminal.
 const MAX_STREAMS: usize = 32;
 
+/// Programs of one container that go on without a client. More: each takes one of the places of streams, and memory for
+/// its last output, as long as it runs. Fewer: a session has fewer apps.
+const MAX_BACKGROUND: usize = 8;
+
 /// Connections that have not said what they want, or wait for a short answer; the next waits in the
 /// socket's queue until one has said it or is let go. Streams take none of these places, so a client that
 /// wants a stop or a kill always finds one.
@@ -92,7 +96,8 @@ const ENOUGH_INPUT: usize = 64 * 1024;
 /// Grace of a shim that is itself told to end, as at the machine's shutdown.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
 
-const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(super) const DEFAULT_PATH: &str =
+    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 type ShimError = Box<dyn std::error::Error>;
 
@@ -156,6 +161,9 @@ struct Shim {
     signals: OwnedFd,
     listener: UnixListener,
     clients: Vec<ShimClient>,
+    background: Vec<BackgroundProgram>,
+    /// How many programs in the background there ever were.
+    numbered: u32,
     group: ControlGroup,
     scrollback: Scrollback,
     log: LogWriter,
@@ -190,6 +198,18 @@ struct RunningProgram {
     input_over: bool,
 }
 
+/// A program inside that goes on without a client. Its client is the shim itself, at the other end of a pair.
+struct BackgroundProgram {
+    number: u32,
+    name: String,
+    stream: UnixStream,
+    received: Vec<u8>,
+    recent: Scrollback,
+    /// Whether it is known that it runs, or that it does not.
+    is_decided: bool,
+    is_over: bool,
+}
+
 /// What may be ready.
 #[derive(Clone, Copy)]
 enum ReadySource {
@@ -201,6 +221,7 @@ enum ReadySource {
     Client(usize),
     News(usize),
     Program(usize),
+    Background(usize),
 }
 
 /// The container's process 1, seen from here.
@@ -232,6 +253,8 @@ enum PeerRole {
     Attached,
     /// Has a program of its own inside.
     Program,
+    /// Sees what the program in the background of this number writes.
+    Watching(u32),
     /// Answered; goes when its answer is out.
     Served,
 }
@@ -251,6 +274,8 @@ impl Shim {
             signals,
             listener,
             clients: vec![],
+            background: vec![],
+            numbered: 0,
             group,
             scrollback: Scrollback::default(),
             log: LogWriter::open(&launch.log_directory)?,
@@ -547,9 +572,11 @@ impl Shim {
                     ReadySource::Client(number) => self.serve(number, &mut buffer),
                     ReadySource::News(number) => self.take_news(number),
                     ReadySource::Program(number) => self.clients[number].pass_on(&mut buffer),
+                    ReadySource::Background(place) => self.hear_background(place, &mut buffer),
                 }
             }
             self.questions.retain(Option::is_some);
+            self.background.retain(|program| !program.is_over);
             for client in &mut self.clients {
                 client.conclude(&mut buffer);
             }
@@ -658,6 +685,10 @@ impl Shim {
                     PollFlags::IN,
                 );
             }
+        }
+        for (place, program) in self.background.iter().enumerate() {
+            let source = ReadySource::Background(place);
+            watch(source, program.stream.as_fd(), PollFlags::IN);
         }
         for (number, client) in self.clients.iter().enumerate() {
             let mut flags = PollFlags::empty();
@@ -858,7 +889,7 @@ impl Shim {
     /// Clients with a stream, and those whose ended program's last output waits for them.
     fn streams(&self) -> usize {
         let counts = |client: &&ShimClient| match client.role {
-            PeerRole::Attached | PeerRole::Program => !client.gone,
+            PeerRole::Attached | PeerRole::Program | PeerRole::Watching(_) => !client.gone,
             PeerRole::Served => !client.gone && !client.waiting.is_empty(),
             PeerRole::New | PeerRole::Subscriber => false,
         };
@@ -961,7 +992,11 @@ impl Shim {
             }
             ShimRequest::Kill => self.signal(libc::SIGKILL),
             ShimRequest::Exec(order) => {
-                if let Err(error) = self.exec(number, &order) {
+                let begun = match &order.background {
+                    Some(name) => self.watch_background(number, name, &order),
+                    None => self.exec(number, &order),
+                };
+                if let Err(error) = begun {
                     return ShimReply::Refused {
                         why: chain(&*error),
                     };
@@ -1021,6 +1056,7 @@ impl Shim {
             terminal: order.terminal,
             open_files: ground.open_files(),
             revealing: self.revealing,
+            guest: order.guest,
         };
         let starting = exec::begin(held.as_fd(), &self.group, &program)?;
         let client = &mut self.clients[number];
@@ -1035,6 +1071,93 @@ impl Shim {
             input_over: false,
         }));
         Ok(())
+    }
+
+    /// Lets a client watch the program in the background of this name, which begins where none runs.
+    fn watch_background(
+        &mut self,
+        number: usize,
+        name: &str,
+        order: &ExecOrder,
+    ) -> Result<(), ShimError> {
+        let mut running = self.background.iter().filter(|program| !program.is_over);
+        if let Some(program) = running.find(|program| program.name == name) {
+            let client = &mut self.clients[number];
+            client.role = PeerRole::Watching(program.number);
+            if program.is_decided {
+                client.send_json(FrameKind::Reply, &ShimReply::Done);
+                client.send(FrameKind::Output, &program.recent.replay());
+            }
+            return Ok(());
+        }
+        if self.background.len() >= MAX_BACKGROUND {
+            return Err("the session has as many programs in the background as it can".into());
+        }
+        let (near, far) = UnixStream::pair()?;
+        near.set_nonblocking(true)?;
+        self.clients.push(ShimClient::new(far)?);
+        let own = self.clients.len() - 1;
+        if let Err(error) = self.exec(own, order) {
+            self.clients.pop();
+            return Err(error);
+        }
+        if let Some(program) = &mut self.clients[own].program {
+            program.input_over = true;
+            program.close_input();
+        }
+        self.numbered += 1;
+        self.background.push(BackgroundProgram {
+            number: self.numbered,
+            name: name.to_owned(),
+            stream: near,
+            received: Vec::new(),
+            recent: Scrollback::default(),
+            is_decided: false,
+            is_over: false,
+        });
+        self.clients[number].role = PeerRole::Watching(self.numbered);
+        Ok(())
+    }
+
+    /// Remembers what a program in the background writes, and passes it on to those who watch.
+    fn hear_background(&mut self, place: usize, buffer: &mut [u8]) {
+        let program = &mut self.background[place];
+        match program.stream.read(buffer) {
+            Ok(0) => program.is_over = true,
+            Ok(count) => program.received.extend_from_slice(&buffer[..count]),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                return;
+            }
+            Err(_) => program.is_over = true,
+        }
+        let role = PeerRole::Watching(program.number);
+        let mut watching: Vec<&mut ShimClient> = self
+            .clients
+            .iter_mut()
+            .filter(|client| client.role == role)
+            .collect();
+        // Our own frames are well formed.
+        while let Ok(Some(frame)) = wire::take(&mut program.received) {
+            match frame.kind {
+                FrameKind::Reply => program.is_decided = true,
+                FrameKind::Output | FrameKind::Errors => program.recent.add(&frame.payload),
+                FrameKind::Exit => program.is_over = true,
+                _ => continue,
+            }
+            for client in &mut watching {
+                client.send(frame.kind, &frame.payload);
+            }
+        }
+        if program.is_over {
+            for client in watching {
+                client.role = PeerRole::Served;
+            }
+        }
     }
 
     /// Takes the news of a starting program and answers its client when it is decided.
@@ -1214,8 +1337,9 @@ impl ShimClient {
                 let known =
                     wire::number_of(&frame.payload).filter(|number| (1..=64).contains(number));
                 if let (Some(pid), None, Some(number)) = (program.pid, program.status, known) {
+                    // The program leads its session: what it started in the foreground hears it too.
                     // SAFETY: no memory is involved. Our own child, not yet waited for.
-                    unsafe { libc::kill(pid, number) };
+                    unsafe { libc::kill(-pid, number) };
                 }
             }
             _ => {}

@@ -14,8 +14,10 @@ pub(super) struct Sockets {
     pub(super) console: TcpListener,
     /// Plain HTTP that only leads to HTTPS.
     pub(super) http: Option<TcpListener>,
-    /// The second origin.
+    /// The first of the ports of apps.
     pub(super) apps: Option<TcpListener>,
+    /// SSH into sessions.
+    pub(super) ssh: Option<TcpListener>,
 }
 
 /// Takes every port that the settings name. Without the console's there is no server; without another
@@ -30,6 +32,7 @@ pub(super) async fn take(settings: &Settings) -> Result<Sockets, Refusal> {
             None,
         ),
         ("listen_apps", settings.listen_apps, None),
+        ("listen_ssh", settings.listen_ssh, None),
     ];
     for (setting, wanted, taken) in &mut others {
         if let Some(address) = wanted {
@@ -39,11 +42,12 @@ pub(super) async fn take(settings: &Settings) -> Result<Sockets, Refusal> {
             }
         }
     }
-    let [(_, _, http), (_, _, apps)] = others;
+    let [(_, _, http), (_, _, apps), (_, _, ssh)] = others;
     Ok(Sockets {
         console,
         http,
         apps,
+        ssh,
     })
 }
 

@@ -12,7 +12,7 @@ use crate::names::{NodeId, ResourceGroupId, SessionId, SessionName, UserId};
 use crate::notices;
 use crate::placement::cluster_state::ClusterState;
 use crate::placement::feasibility::could;
-use crate::placement::forecast::{self, QueueForecast};
+use crate::placement::forecast::{self, LikelyStart, QueueForecast};
 use crate::placement::node_state::NodeState;
 pub use crate::placement::outlook::Eta;
 use crate::placement::outlook::{self, Outlook};
@@ -58,6 +58,34 @@ pub enum Verdict {
     Never,
     /// It is past waiting: it has a place, runs, or is over.
     Settled,
+}
+
+/// When a waiting session likely starts, by what sessions took that ended. It promises nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LikelyOutlook {
+    /// As often before as after.
+    pub at: Timestamp,
+    pub seconds: u64,
+    /// By then it mostly has started; None where that is not known.
+    pub late: Option<Timestamp>,
+    pub late_seconds: Option<u64>,
+    /// What it rests on, one English sentence.
+    pub basis: String,
+}
+
+impl LikelyOutlook {
+    /// Of a start that was guessed a while ago, in words of now.
+    pub fn of(start: LikelyStart, now: Timestamp) -> Self {
+        let at = start.at.max(now);
+        let late = start.late.map(|late| late.max(at));
+        Self {
+            at,
+            seconds: at.seconds_since(now),
+            late,
+            late_seconds: late.map(|late| late.seconds_since(now)),
+            basis: notices::explain_likely().text,
+        }
+    }
 }
 
 /// How many of the replicas of one request start now.
@@ -128,6 +156,9 @@ pub struct Explanation {
     /// When it starts and why then, or why no time is known. None where it does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outlook: Option<Reason>,
+    /// When it likely starts; None where it does not wait for room, or too little is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub likely: Option<LikelyOutlook>,
     /// Of a request for several replicas: how many start now. What else is said is about the first that waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<ReplicaStarts>,
@@ -501,6 +532,7 @@ fn unexplained(ground: &ClusterState<'_>) -> Explanation {
         sentence: String::new(),
         eta: None,
         outlook: None,
+        likely: None,
         replicas: None,
         node: None,
         devices: Vec::new(),

@@ -1,7 +1,9 @@
 //! When does each waiting session start? What runs ends at its time limit, and after each end the queue is walked
 //! as the scheduler walks it. A session that is scheduled for later joins the queue at its time. Page, preview, API and
-//! CLI read this one forecast. Never guesses: what has no limit never ends here.
+//! CLI read this one forecast. It never guesses: what has no limit never ends here. Likely starts are the same walk by what
+//! ended sessions took; they are told beside it, as guesses.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::backfill::{RoomEnd, TimedBackfill, held_until};
@@ -10,12 +12,15 @@ use super::order::fair_share::FairTree;
 use super::order::{self, NumberedQueue, WaitingByGroup};
 use super::queue::{QueueStep, QueueWalk, RepeatedWait};
 use super::reservations::MAX_SIZES;
-use crate::fair_share::QueueOrder;
-use crate::names::{ResourceGroupId, SessionId, UserId};
+use crate::fair_share::{FairLeaf, QueueOrder};
+use crate::names::{ResourceGroupId, SessionId, SessionName, UserId};
 use crate::policy::BackfillMode;
 use crate::resources::Demand;
-use crate::session::{Session, SessionEnvironment, SessionState};
+use crate::run_history::{RunGuess, RunHistory};
+use crate::session::{Session, SessionEnvironment, SessionKind, SessionSpec, SessionState};
+use crate::tenancy::DomainId;
 use crate::units::Timestamp;
+use crate::workload::precedence::Precedence;
 use crate::world::ClusterSnapshot;
 
 /// Searches for a place that one forecast may cost, times machines, those of all resource groups together; twice that where
@@ -26,6 +31,18 @@ const MAX_SEARCHES: usize = 20_000;
 const SEARCH: usize = 8;
 /// What it costs to find the latest start of the first one that waits, counted in searches.
 const LATEST_START: usize = 4;
+/// The same of `likely_starts` for each of its two guesses, those of all domains together; it is made once a minute at most.
+const MAX_LIKELY_SEARCHES: usize = 600_000;
+/// Seconds from now within which users are expected again.
+const ARRIVAL_SECONDS: u64 = 86_400;
+/// Domains whose sessions are told likely starts, those with the most waiting ones. More: each costs two walks of the queue.
+/// Fewer: those of small ones are told none.
+const MAX_DOMAINS: usize = 16;
+/// Sessions that are expected. More: a forecast takes longer. Fewer: those of a busy day end early.
+const MAX_ARRIVALS: usize = 4_000;
+/// Milliseconds after which what was used until then moves users in the order of fair share: between the hour of the server
+/// and no time at all. Shorter: a forecast takes longer.
+const SUMMED_AFTER: u64 = 1_800_000;
 /// Sessions in front whose starts are counted alone where those of the whole queue take too long. More: they take too long
 /// themselves where each wants another size. Fewer: users in front of a long queue are told nothing.
 const IN_FRONT: usize = 10;
@@ -134,12 +151,12 @@ impl QueueForecast {
         world: &'w ClusterSnapshot,
         of: (ResourceGroupId, &NumberedQueue<'w>),
         entered: (&mut QueueWalk<'w>, usize),
-        now: Timestamp,
+        (now, lives): (Timestamp, RunLives<'w>),
     ) {
-        if self.complete {
+        if self.complete || matches!(lives, RunLives::Guessed(..)) {
             return;
         }
-        let (front, _) = counted(world, of, ForecastRange::Front, entered, now);
+        let (front, _) = counted(world, of, ForecastRange::Front, entered, (now, lives));
         for (id, start) in front.starts {
             self.starts.entry(id).or_insert(start);
         }
@@ -156,11 +173,128 @@ pub struct ExpectedStart {
     pub until: Option<Timestamp>,
 }
 
+/// When a session starts by what users' last runs took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LikelyStart {
+    /// As often before as after.
+    pub at: Timestamp,
+    /// Before that it mostly has started; None where that is not known.
+    pub late: Option<Timestamp>,
+}
+
 /// The queue as it stands, with every start that is known. Costs one scheduling pass, and one for each moment that is
 /// counted, together a bounded number of searches. A start that would take more is not among those that are known, but where
 /// the order of the queue is settled the first few are.
 /// A resource group after the other: those with a number of all groups come first, each numbered in its own group.
 pub fn forecast(world: &ClusterSnapshot, now: Timestamp) -> QueueForecast {
+    walked(world, (now, RunLives::Declared), MAX_SEARCHES)
+}
+
+/// When those of the queue likely start that wait for room, each where it is known. What runs and what gets a place is over
+/// when runs of its user mostly are, users who came a day or a week before come again, and use counts in fair share as it
+/// comes. A session is told by what ended in its own domain alone: of others time limits count, so that no user learns how
+/// long sessions of a domain run that they may not see. It promises nothing: a start by time limits is `forecast`.
+///
+/// None where nothing that ended is known of the domain. Costs two forecasts for each of at most 16 domains, of at most
+/// 600,000 searches in all for each guess.
+pub fn likely_starts(
+    world: &ClusterSnapshot,
+    history: &RunHistory,
+    now: Timestamp,
+) -> BTreeMap<SessionId, LikelyStart> {
+    let domains = likely_domains(world, history);
+    let searches = MAX_LIKELY_SEARCHES / domains.len().max(1);
+    let mut likely = BTreeMap::new();
+    for domain in domains {
+        let with = with_arrivals(world, (history, domain), now);
+        let walk = |guess| {
+            let lives = RunLives::Guessed(history, domain, guess);
+            walked(&with, (now, lives), searches).starts
+        };
+        let mut mean = walk(RunGuess::Mean);
+        // What waits in other domains was guessed with too little, and those who are expected do not exist.
+        mean.retain(|id, start| {
+            let session = world.session(*id);
+            start.after.is_some() && session.is_some_and(|session| session.domain == domain)
+        });
+        if mean.is_empty() {
+            continue;
+        }
+        let late = walk(RunGuess::Late);
+        for (id, start) in mean {
+            let late = late.get(&id).map(|late| late.at.max(start.at));
+            likely.insert(id, LikelyStart { at: start.at, late });
+        }
+    }
+    likely
+}
+
+/// Domains with sessions that wait and runs that ended, those with the most waiting ones first.
+fn likely_domains(world: &ClusterSnapshot, history: &RunHistory) -> Vec<DomainId> {
+    let mut waiting: BTreeMap<DomainId, usize> = BTreeMap::new();
+    for session in world.sessions.iter().filter(|one| one.is_pending()) {
+        *waiting.entry(session.domain).or_default() += 1;
+    }
+    let mut domains: Vec<(Reverse<usize>, DomainId)> = waiting
+        .into_iter()
+        .filter(|(domain, _)| history.knows(*domain))
+        .map(|(domain, count)| (Reverse(count), domain))
+        .collect();
+    domains.sort_unstable();
+    domains.truncate(MAX_DOMAINS);
+    domains.into_iter().map(|(_, domain)| domain).collect()
+}
+
+/// The same world with those of that domain who are expected within a day, who wait for their time. Their ids are behind all
+/// others.
+fn with_arrivals(
+    world: &ClusterSnapshot,
+    (history, domain): (&RunHistory, DomainId),
+    now: Timestamp,
+) -> ClusterSnapshot {
+    let mut with = world.clone();
+    let until = now.plus_seconds(ARRIVAL_SECONDS);
+    let arrivals = history.arrivals_after(now).iter();
+    let arrivals = arrivals.take_while(|one| one.at < until);
+    let arrivals = arrivals.filter(|one| one.domain == domain);
+    let arrivals = arrivals.take(MAX_ARRIVALS);
+    for (number, one) in (1_u128..).zip(arrivals) {
+        let id = SessionId(uuid::Uuid::from_u128(
+            u128::MAX - MAX_ARRIVALS as u128 + number,
+        ));
+        let spec = SessionSpec {
+            kind: SessionKind::Batch,
+            environment: one.environment.clone(),
+            command: Vec::new(),
+            env: BTreeMap::new(),
+            demand: one.demand,
+            timeout_seconds: None,
+            max_runtime_seconds: Some(one.limit),
+            start_at: Some(one.at),
+            depends_on: Vec::new(),
+        };
+        let session = Session::launched(id, SessionName::drafted(), one.owner, spec, one.at);
+        with.sessions.push(Session {
+            domain: one.domain,
+            project: one.project,
+            precedence: Precedence {
+                priority: one.priority,
+                yields: false,
+            },
+            ..session
+        });
+        if one.group != ResourceGroupId::DEFAULT {
+            with.groups.sessions.insert(id, one.group);
+        }
+    }
+    with
+}
+
+fn walked<'w>(
+    world: &'w ClusterSnapshot,
+    (now, lives): (Timestamp, RunLives<'w>),
+    searches: usize,
+) -> QueueForecast {
     let waiting = WaitingByGroup::new(world, now);
     let mut line = QueueWalk::new(world, now);
     let mut all = QueueForecast {
@@ -168,15 +302,21 @@ pub fn forecast(world: &ClusterSnapshot, now: Timestamp) -> QueueForecast {
         ..QueueForecast::default()
     };
     let mut unnumbered = Vec::new();
-    let looks = looks_of_each(&waiting);
+    let looks = looks_of_each(&waiting, searches);
     for group in waiting.groups() {
         line.enter(group);
         let mut again = line.fork();
         let queue = waiting.numbered(group, &[], false);
         let of = (group, &queue);
-        let (mut own, steps) = counted(world, of, ForecastRange::Whole, (&mut line, looks), now);
+        let (mut own, steps) = counted(
+            world,
+            of,
+            ForecastRange::Whole,
+            (&mut line, looks),
+            (now, lives),
+        );
         all.walked.push(WalkedQueue::new(world, of, &steps));
-        own.add_front(world, of, (&mut again, looks), now);
+        own.add_front(world, of, (&mut again, looks), (now, lives));
         let reach = own.reach(group);
         all.by_group.insert(group, reach);
         all.some_limit |= reach.some_limit;
@@ -198,19 +338,50 @@ pub(super) fn of_queue<'w>(
     (group, queue): (ResourceGroupId, &NumberedQueue<'w>),
     now: Timestamp,
 ) -> QueueForecast {
+    let lives = RunLives::Declared;
     let mut line = QueueWalk::new(world, now);
     line.enter_in_turn(waiting, group);
     let mut again = line.fork();
-    let looks = looks_of_each(waiting);
+    let looks = looks_of_each(waiting, MAX_SEARCHES);
     let of = (group, queue);
-    let (mut known, _) = counted(world, of, ForecastRange::Whole, (&mut line, looks), now);
-    known.add_front(world, of, (&mut again, looks), now);
+    let (mut known, _) = counted(
+        world,
+        of,
+        ForecastRange::Whole,
+        (&mut line, looks),
+        (now, lives),
+    );
+    known.add_front(world, of, (&mut again, looks), (now, lives));
     known
 }
 
-/// Looks that the queue of one resource group may cost: each has a part of the machines, and of the looks.
-fn looks_of_each(waiting: &WaitingByGroup<'_>) -> usize {
-    MAX_SEARCHES * SEARCH / waiting.groups().count().max(1)
+/// Looks that the queue of one resource group may cost: each has a part of the machines, and of the searches.
+fn looks_of_each(waiting: &WaitingByGroup<'_>, searches: usize) -> usize {
+    searches * SEARCH / waiting.groups().count().max(1)
+}
+
+/// How long sessions are taken to run.
+#[derive(Debug, Clone, Copy)]
+enum RunLives<'w> {
+    /// For as long as they may.
+    Declared,
+    /// Those of one domain for as long as their users' last runs in it did, the others for as long as they may.
+    Guessed(&'w RunHistory, DomainId, RunGuess),
+}
+
+impl RunLives<'_> {
+    /// When a session is over that runs since then; None where nothing ends it.
+    fn end(self, session: &Session, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        let (limit, _) = session.spec.limit()?;
+        let seconds = match self {
+            Self::Guessed(history, domain, guess) if session.domain == domain => {
+                let whose = (domain, session.owner);
+                history.expected(whose, limit, now.seconds_since(since), guess)
+            }
+            Self::Declared | Self::Guessed(..) => limit,
+        };
+        Some(since.plus_seconds(seconds).max(now))
+    }
 }
 
 /// Of whom starts are counted.
@@ -230,7 +401,7 @@ fn counted<'w>(
     (group, queue): (ResourceGroupId, &NumberedQueue<'w>),
     range: ForecastRange,
     (line, looks): (&mut QueueWalk<'w>, usize),
-    now: Timestamp,
+    (now, lives): (Timestamp, RunLives<'w>),
 ) -> (QueueForecast, Vec<Option<RepeatedWait>>) {
     let (order, backfill) = (world.order(group, now), world.backfill(group, now));
     let until = world.groups.next_change(group, now);
@@ -249,11 +420,10 @@ fn counted<'w>(
         steps.push(again);
         match step {
             QueueStep::Place(_) => {
-                let until = session.spec.limit();
                 let start = ExpectedStart {
                     at: now,
                     after: None,
-                    until: until.map(|(seconds, _)| now.plus_seconds(seconds)),
+                    until: lives.end(session, now, now),
                 };
                 known.starts.insert(session.id, start);
             }
@@ -271,21 +441,25 @@ fn counted<'w>(
         .filter_map(|place| Some((order::joins_at(world, place.session, now)?, place.session)))
         .collect();
     // This walk goes on in turns or by time. Where priorities differ it looks at those of the highest one alone, whom none
-    // of the others delays; one that waits for a limit of its own may be delayed by others under that limit.
-    let waiting = left.iter().chain(joining.iter().map(|(_, one)| one));
+    // of the others delays; one that waits for a limit of its own may be delayed by others under that limit. A guess looks at
+    // the highest one of those that wait now: others who come with a higher one are too few to keep it from being made.
+    let is_guess = matches!(lives, RunLives::Guessed(..));
+    let joined = joining.iter().map(|(_, one)| one);
+    let waiting = left.iter().chain(joined.filter(|_| !is_guess));
     let priorities: BTreeSet<u32> = waiting.map(|one| one.precedence.priority).collect();
     known.by_priority = priorities.len() > 1;
     if known.by_priority {
         let is_highest = |one: &Session| priorities.last() == Some(&one.precedence.priority);
         left.retain(|one| is_highest(one) && !unkept.contains(&one.id));
-        joining.retain(|(_, one)| is_highest(one));
+    }
+    if known.by_priority || is_guess {
+        let highest = priorities.last();
+        joining.retain(|(_, one)| highest == Some(&one.precedence.priority));
     }
     // One that is about to start reaches its limit as if it started now.
-    let end = |s: &Session| match s.state() {
-        SessionState::Running => Some(s.deadline()?.0.max(now)),
-        SessionState::Scheduled | SessionState::Preparing => {
-            Some(now.plus_seconds(s.spec.limit()?.0))
-        }
+    let end = |s: &Session, lives: RunLives<'_>| match s.state() {
+        SessionState::Running => lives.end(s, s.started_at()?, now),
+        SessionState::Scheduled | SessionState::Preparing => lives.end(s, now, now),
         SessionState::Pending | SessionState::Stopping | SessionState::Ended => None,
     };
     // What ends elsewhere makes no room here, but it may free a limit of one that waits here, and it counts in fair share.
@@ -298,10 +472,14 @@ fn counted<'w>(
     };
     let running = world.sessions.iter().filter(|s| s.node().is_some());
     let running = running.filter(is_felt);
-    let running = running.filter_map(|s| Some(((end(s)?, s.id), Moment::Runs(s))));
+    let running = running.filter_map(|s| {
+        let limit = end(s, RunLives::Declared)?;
+        Some(((end(s, lives)?, s.id), Moment::Runs(s, limit)))
+    });
     let started = line.placed.iter().filter_map(|(session, found)| {
         let until = known.starts.get(&session.id)?.until?;
-        let end = Moment::Ends(session, found.clone());
+        let limit = RunLives::Declared.end(session, now, now)?;
+        let end = Moment::Ends(session, found.clone(), limit);
         Some(((until, session.id), end))
     });
     let mut coming: Moments<'_> = running.chain(started).collect();
@@ -319,11 +497,10 @@ fn counted<'w>(
         && left.iter().any(|one| one.id == front.id)
         && until.is_none_or(|until| at < until)
     {
-        let until = front.spec.limit();
         let start = ExpectedStart {
             at,
             after: Some(after),
-            until: until.map(|(seconds, _)| at.plus_seconds(seconds)),
+            until: lives.end(front, at, at),
         };
         known.starts.insert(front.id, start);
     }
@@ -338,11 +515,19 @@ fn counted<'w>(
             tree.hold(session);
         }
     }
+    // Not by time limits alone: who then holds much for long would come late in the order, though they seldom do.
+    let counts_past = order == QueueOrder::Fair && matches!(lives, RunLives::Guessed(..));
+    let past = counts_past.then(|| PastUse {
+        used: world.fair.past.iter().copied().collect(),
+        counted: now,
+        summed: now,
+    });
     let mut future = Future {
         order,
         backfill,
         until,
         fair,
+        past,
         ground: line.ground.bare(),
         sizes: BTreeMap::new(),
         limited: BTreeMap::new(),
@@ -351,6 +536,7 @@ fn counted<'w>(
         served,
         search: SEARCH * machines,
         looks,
+        lives,
     };
     for session in left {
         future.join(session);
@@ -370,12 +556,22 @@ fn counted<'w>(
 
 /// What is going to happen to a session.
 enum Moment<'w> {
-    /// It runs, and reaches its limit.
-    Runs(&'w Session),
-    /// It does not run yet, and reaches its limit then: this is the place it will have had.
-    Ends(&'w Session, FoundPlace),
+    /// It runs, and is over then; by its limit at that other time.
+    Runs(&'w Session, Timestamp),
+    /// It does not run yet, and is over then: this is the place it will have had; by its limit at that other time.
+    Ends(&'w Session, FoundPlace, Timestamp),
     /// It was scheduled for this time, and joins the queue.
     Joins(&'w Session),
+}
+
+/// What users will have used by a moment, as fair share goes by it.
+struct PastUse {
+    /// In millionths of the cluster for an hour.
+    used: BTreeMap<FairLeaf, u64>,
+    /// Up to when it is counted.
+    counted: Timestamp,
+    /// When the order of the queue took it over.
+    summed: Timestamp,
 }
 
 /// Moments to come, the next one first.
@@ -389,6 +585,8 @@ struct Future<'w> {
     until: Option<Timestamp>,
     /// The tree of shares, where the queue goes by it.
     fair: Option<FairTree>,
+    /// What each user will have used, where that is counted.
+    past: Option<PastUse>,
     ground: ClusterState<'w>,
     /// Those without a place, by their owner, each owner's in their order.
     left: BTreeMap<UserId, Vec<&'w Session>>,
@@ -404,6 +602,8 @@ struct Future<'w> {
     search: usize,
     /// How many more sessions may be looked at.
     looks: usize,
+    /// How long sessions run.
+    lives: RunLives<'w>,
 }
 
 impl<'w> Future<'w> {
@@ -425,6 +625,7 @@ impl<'w> Future<'w> {
             if self.until.is_some_and(|until| at >= until) {
                 return None;
             }
+            self.pass_time(at)?;
             let mut after = self.pass_moment(first, moment);
             // What ends at the same moment makes room together.
             while let Some(same) = coming.first_entry()
@@ -447,15 +648,16 @@ impl<'w> Future<'w> {
                     if let Some(fair) = &mut self.fair {
                         fair.hold(session);
                     }
-                    let limit = session.spec.limit();
-                    let until = limit.map(|(seconds, _)| at.plus_seconds(seconds));
+                    let until = self.lives.end(session, at, at);
                     // What is scheduled has its own time, and no other is promised for it.
                     if !self.joined.contains(&session.id) {
                         let after = Some(after);
                         starts.insert(session.id, ExpectedStart { at, after, until });
                     }
-                    if let Some(until) = until {
-                        coming.insert((until, session.id), Moment::Ends(session, found));
+                    let limit = RunLives::Declared.end(session, at, at);
+                    if let Some((until, limit)) = until.zip(limit) {
+                        let end = Moment::Ends(session, found, limit);
+                        coming.insert((until, session.id), end);
                     }
                 }
             }
@@ -463,16 +665,32 @@ impl<'w> Future<'w> {
         Some(())
     }
 
+    /// Counts what is held up to a moment as use of the past. None where that takes too long.
+    fn pass_time(&mut self, at: Timestamp) -> Option<()> {
+        if let (Some(fair), Some(past)) = (&mut self.fair, &mut self.past)
+            && at > past.counted
+        {
+            self.looks = self.looks.checked_sub(fair.users())?;
+            fair.count_use(&mut past.used, at.millis_since(past.counted));
+            past.counted = at;
+            if at.millis_since(past.summed) >= SUMMED_AFTER {
+                fair.sum_past(&past.used);
+                past.summed = at;
+            }
+        }
+        Some(())
+    }
+
     /// Takes in what happens to a session; its id where it ended.
     fn pass_moment(&mut self, id: SessionId, moment: Moment<'w>) -> Option<SessionId> {
-        if let (Some(fair), Moment::Runs(session) | Moment::Ends(session, _)) =
+        if let (Some(fair), Moment::Runs(session, _) | Moment::Ends(session, ..)) =
             (&mut self.fair, &moment)
         {
             fair.free(session);
         }
         match moment {
-            Moment::Runs(session) => self.ground.give_back(session),
-            Moment::Ends(session, found) => {
+            Moment::Runs(session, _) => self.ground.give_back(session),
+            Moment::Ends(session, found, _) => {
                 self.ground.free(&found, session);
             }
             Moment::Joins(session) => {
@@ -507,7 +725,7 @@ impl<'w> Future<'w> {
             .values()
             .filter_map(|moment| match moment {
                 Moment::Joins(session) => Some(*session),
-                Moment::Runs(_) | Moment::Ends(..) => None,
+                Moment::Runs(..) | Moment::Ends(..) => None,
             })
             .collect();
         // A user with one that joins may have their turn later than it is now.
@@ -658,14 +876,15 @@ impl<'w> Future<'w> {
         now: Timestamp,
     ) -> Vec<RoomEnd<'w>> {
         let mut ends = Vec::new();
-        for ((at, _), moment) in coming {
+        for moment in coming.values() {
             match moment {
-                Moment::Runs(session) => {
-                    let at = held_until(session, now).map_or(*at, |held| held.min(*at));
+                // Backfill goes by declared limits, however long they run.
+                Moment::Runs(session, limit) => {
+                    let at = held_until(session, now).map_or(*limit, |held| held.min(*limit));
                     ends.extend(RoomEnd::of_containers(&self.ground, session, at));
                 }
-                Moment::Ends(session, found) => {
-                    ends.push(RoomEnd::new(*at, session, found.clone()));
+                Moment::Ends(session, found, limit) => {
+                    ends.push(RoomEnd::new(*limit, session, found.clone()));
                 }
                 Moment::Joins(_) => {}
             }

@@ -3,6 +3,7 @@
 mod agreement;
 mod fair;
 mod groups;
+mod likely;
 mod passing;
 mod preempt;
 mod reserved;
@@ -29,6 +30,7 @@ fn demand(cpu: &str, memory: &str, gpu: &str) -> Demand {
         cpu: CpuShare::parse(cpu).unwrap(),
         memory: Bytes::parse(memory).unwrap(),
         shm: Bytes::ZERO,
+        disk: None,
         gpu: GpuShare::parse(gpu).unwrap(),
         gpu_memory: None,
         mig: None,

@@ -137,6 +137,7 @@ fn job(submit: u64, user: usize, cards: u32, limit: u64, run: u64) -> TraceJob {
             cpu: CpuShare(10),
             memory: Bytes::gib(1),
             shm: Bytes::ZERO,
+            disk: None,
             gpu: GpuShare(cards),
             gpu_memory: None,
             mig: None,

@@ -109,7 +109,7 @@ pub struct ForecastRecord {
     pub count: u64,
     /// The median difference between what was told and what came, in hundredths of the wait that was left when it was told.
     pub error_p50: u64,
-    /// Starts that came no later than told, in hundredths.
+    /// Starts that came no later than told at the latest, in hundredths.
     pub kept: u64,
 }
 
@@ -120,7 +120,10 @@ pub fn forecasts(played: &[PlayedJob]) -> ForecastRecord {
         Some((one.told?, came))
     });
     let told: Vec<_> = told.collect();
-    let kept = told.iter().filter(|(told, came)| *came <= told.at).count();
+    let kept = told
+        .iter()
+        .filter(|(told, came)| *came <= told.late)
+        .count();
     let errors = told.iter().map(|(told, came)| {
         let left = came.saturating_sub(told.asked).max(1);
         came.abs_diff(told.at) * 100 / left

@@ -9,10 +9,12 @@ use super::{TraceJob, WorkloadTrace};
 use crate::fair_share::{self, FairLeaf, QueueOrder};
 use crate::metering::{self, Allocated, UsageSum};
 use crate::names::{NodeId, ResourceGroupId, SessionId, SessionName};
-use crate::placement::{Decision, forecast};
+use crate::placement::{Decision, forecast, likely_starts};
 use crate::resources::DeviceShare;
+use crate::run_history::{ExpectedArrival, RunHistory};
 use crate::session::{Session, SessionEnvironment, SessionKind, SessionSpec};
 use crate::units::Timestamp;
+use crate::workload::precedence::USUAL_PRIORITY;
 use crate::world::{ClusterSnapshot, whole_cluster};
 
 /// Seconds between two forecasts, and at most between two sums of the past. Higher: few forecasts are judged. Lower: a day
@@ -43,17 +45,28 @@ pub struct ToldStart {
     /// When the forecast was made.
     pub asked: u64,
     pub at: u64,
+    /// By when it mostly comes; the same where nothing but time limits was asked.
+    pub late: u64,
 }
 
 /// What is played beside the decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PlayOptions {
+pub struct PlayOptions<'t> {
     /// When the trace begins.
     pub start: Timestamp,
     /// After so many hours use counts half, where the queue goes by fair share.
     pub half_life_hours: u64,
-    /// Forecasts are made too, which costs as much as the decisions.
-    pub forecasts: bool,
+    pub forecasts: PlayForecasts<'t>,
+}
+
+/// Which forecasts are made beside the decisions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlayForecasts<'t> {
+    None,
+    /// By time limits. They cost as much as the decisions.
+    Declared,
+    /// By what runs took, with this as the day before. They cost ten times as much.
+    Likely(&'t WorkloadTrace),
 }
 
 /// What decides at one moment: the scheduler, or the scheduler with a watch beside it. None ends the play.
@@ -66,7 +79,7 @@ pub type TraceScheduler<'s> =
 pub fn play(
     world: ClusterSnapshot,
     trace: &WorkloadTrace,
-    options: PlayOptions,
+    options: PlayOptions<'_>,
     scheduler: TraceScheduler<'_>,
 ) -> Vec<PlayedJob> {
     let mut stage = TraceStage {
@@ -77,7 +90,9 @@ pub fn play(
         ends: BTreeSet::new(),
         used: BTreeMap::new(),
         counted: 0,
+        history: RunHistory::default(),
     };
+    stage.remember_day_before();
     let mut next = 0;
     let mut tick = TICK_INTERVAL;
     loop {
@@ -104,9 +119,7 @@ pub fn play(
         }
         if at == tick {
             tick += TICK_INTERVAL;
-            if options.forecasts {
-                stage.foretell(at);
-            }
+            stage.foretell(at);
         }
     }
 }
@@ -115,7 +128,7 @@ pub fn play(
 struct TraceStage<'t> {
     world: ClusterSnapshot,
     trace: &'t WorkloadTrace,
-    options: PlayOptions,
+    options: PlayOptions<'t>,
     played: Vec<PlayedJob>,
     /// Ends to come: when, and of which job.
     ends: BTreeSet<(u64, usize)>,
@@ -123,6 +136,8 @@ struct TraceStage<'t> {
     used: BTreeMap<(FairLeaf, i64), UsageSum>,
     /// Up to when use was counted.
     counted: u64,
+    /// What ended runs teach.
+    history: RunHistory,
 }
 
 impl TraceStage<'_> {
@@ -176,6 +191,12 @@ impl TraceStage<'_> {
             && end <= at
         {
             self.ends.pop_first();
+            let job = &self.trace.jobs[number];
+            if let Some(limit) = job.limit {
+                let leaf = self.trace.users[job.user].leaf;
+                let whose = (leaf.domain, leaf.user);
+                self.history.note(whose, limit, job.held());
+            }
             over.insert(id(number));
         }
         if !over.is_empty() {
@@ -263,14 +284,56 @@ impl TraceStage<'_> {
 
     /// Notes the starts that a forecast names now, for each job the first one that does.
     fn foretell(&mut self, at: u64) {
-        let known = forecast(&self.world, self.time(at));
-        for (session, start) in known.starts {
+        let now = self.time(at);
+        let starts: Vec<(SessionId, Timestamp, Timestamp)> = match self.options.forecasts {
+            PlayForecasts::None => return,
+            PlayForecasts::Declared => {
+                let known = forecast(&self.world, now).starts.into_iter();
+                known.map(|(id, start)| (id, start.at, start.at)).collect()
+            }
+            PlayForecasts::Likely(_) => {
+                let likely = likely_starts(&self.world, &self.history, now).into_iter();
+                likely
+                    .filter_map(|(id, start)| Some((id, start.at, start.late?)))
+                    .collect()
+            }
+        };
+        for (session, start, late) in starts {
+            let seconds = |at: Timestamp| at.seconds_since(self.options.start);
             let told = &mut self.played[number(session)].told;
             told.get_or_insert(ToldStart {
                 asked: at,
-                at: start.at.seconds_since(self.options.start),
+                at: seconds(start),
+                late: seconds(late),
             });
         }
+    }
+
+    /// Takes the runs of the day before as known, and its arrivals as expected again.
+    fn remember_day_before(&mut self) {
+        let PlayForecasts::Likely(before) = self.options.forecasts else {
+            return;
+        };
+        let mut arrivals = Vec::new();
+        for job in &before.jobs {
+            let leaf = before.users[job.user].leaf;
+            if let Some(limit) = job.limit {
+                let whose = (leaf.domain, leaf.user);
+                self.history.note(whose, limit, job.held());
+            }
+            arrivals.push(ExpectedArrival {
+                at: self.time(job.submit),
+                owner: leaf.user,
+                domain: leaf.domain,
+                project: leaf.project,
+                group: job.group,
+                demand: job.demand,
+                environment: SessionEnvironment::Host,
+                priority: USUAL_PRIORITY,
+                limit: job.limit.unwrap_or(job.run),
+            });
+        }
+        self.history.expect(arrivals);
     }
 }
 

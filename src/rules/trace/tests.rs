@@ -6,7 +6,7 @@ use super::common_day::{
     COMMON_CARDS, COMMON_SEED, TraceClass, WORKING_HOURS, class, common_cluster, common_trace,
 };
 use super::figures::{ValueSpread, card_seconds, forecasts, slowdown, slowdowns, waits};
-use super::play::{PlayOptions, PlayedJob, play};
+use super::play::{PlayForecasts, PlayOptions, PlayedJob, play};
 use super::*;
 use crate::fair_share::QueueOrder;
 use crate::placement::{Decision, decide};
@@ -23,11 +23,11 @@ const RULES: [(QueueOrder, BackfillMode); 5] = [
     (QueueOrder::Turns, BackfillMode::Timed),
 ];
 
-fn options() -> PlayOptions {
+fn options() -> PlayOptions<'static> {
     PlayOptions {
         start: Timestamp::from_millis(1_764_028_800_000),
         half_life_hours: 168,
-        forecasts: false,
+        forecasts: PlayForecasts::None,
     }
 }
 
@@ -187,13 +187,42 @@ fn forecasts_of_a_settled_queue_are_kept() {
     let mut world = common_cluster(QueueOrder::Fifo, BackfillMode::Strict);
     world.nodes.truncate(1);
     let options = PlayOptions {
-        forecasts: true,
+        forecasts: PlayForecasts::Declared,
         ..options()
     };
     let all = play(world, &trace, options, &mut decided);
     let record = forecasts(&all);
     assert!(record.count > 10, "{record:?}");
     assert!(record.kept >= 80, "{record:?}");
+}
+
+/// On a day like the day before they are nearer to the true ones, and most sessions have started by the later time that is
+/// told.
+///
+/// Proves too: `starts_come_when_they_are_expected`
+#[test]
+fn what_runs_took_tells_starts_better_than_limits_do() {
+    let (trace, before) = (small_trace(COMMON_SEED), small_trace(COMMON_SEED + 1));
+    let record = |kind| {
+        let mut world = common_cluster(QueueOrder::Fair, BackfillMode::Timed);
+        world.nodes.truncate(1);
+        let options = PlayOptions {
+            forecasts: kind,
+            ..options()
+        };
+        forecasts(&play(world, &trace, options, &mut decided))
+    };
+    let declared = record(PlayForecasts::Declared);
+    let likely = record(PlayForecasts::Likely(&before));
+    assert!(
+        declared.count > 10 && likely.count > 10,
+        "{declared:?}, {likely:?}"
+    );
+    assert!(
+        likely.error_p50 < declared.error_p50,
+        "{declared:?}, {likely:?}"
+    );
+    assert!(likely.kept >= 70, "{declared:?}, {likely:?}");
 }
 
 #[test]

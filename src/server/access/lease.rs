@@ -80,10 +80,10 @@ impl Drop for StreamPermit {
 
 /// The lease of a stream that `caller` opens: one a stream, kept and asked for as long as it is open.
 ///
-/// Ends with `token.revoked`, `token.expired`, `sign-in.ended`, `user.suspended`, `sign-in.address-refused`,
-/// `password.change-needed`, `second-factor.set-up-needed` or `role.changed`, at most a second after the commit; at once
-/// with `stream.too-many` where the user has too many streams open. Costs three rows by key for each commit, at most three
-/// times in two seconds.
+/// Ends with `token.revoked`, `token.expired`, `ssh-key.revoked`, `ssh-key.expired`, `sign-in.ended`, `user.suspended`,
+/// `sign-in.address-refused`, `password.change-needed`, `second-factor.set-up-needed` or `role.changed`, at most a second
+/// after the commit; at once with `stream.too-many` where the user has too many streams open. Costs three rows by key for
+/// each commit, at most three times in two seconds.
 pub fn lease(server: &Server, caller: &Caller) -> Lease {
     let (server, caller) = (server.clone(), caller.clone());
     if caller.via == Via::LocalRoot {
@@ -157,6 +157,16 @@ fn proven(server: &Server, caller: &Caller) -> Result<Option<Timestamp>, Failure
                         end => Ok(end.into_iter().chain(user_end).min()),
                     }
                 }
+                Via::SshKey { id } => {
+                    let Some((key, user)) = view.ssh_key_by_id(id)? else {
+                        return Err(refusals::ssh_key_revoked().into());
+                    };
+                    let user_end = same(server, caller, &user, due(&user), now)?;
+                    match key.expires_at {
+                        Some(end) if end <= now => Err(refusals::ssh_key_expired(end).into()),
+                        end => Ok(end.into_iter().chain(user_end).min()),
+                    }
+                }
             }
         })
 }
@@ -181,7 +191,7 @@ fn same(
     }
     let aged = match caller.via {
         Via::Browser { .. } => ages_at(server, user),
-        Via::Token { .. } | Via::LocalRoot => None,
+        Via::Token { .. } | Via::SshKey { .. } | Via::LocalRoot => None,
     };
     let must_change = user.must_change_password || aged.is_some_and(|end| end <= now);
     // What is open where the user sets another one stays open.

@@ -169,11 +169,13 @@ pub(crate) fn still_admitted(view: &ReadTransaction<'_>, caller: &Caller) -> Res
         Via::LocalRoot => return Ok(()),
         Via::Browser { session } => view.browser_by_id(session.0)?.map(|(_, user)| user),
         Via::Token { id } => view.token_by_id(id)?.map(|(_, user)| user),
+        Via::SshKey { id } => view.ssh_key_by_id(id)?.map(|(_, user)| user),
     };
     match (user, caller.via) {
         (Some(user), _) if user.suspended => Err(suspended().into()),
         (Some(_), _) => Ok(()),
         (None, Via::Token { .. }) => Err(refusals::token_revoked().into()),
+        (None, Via::SshKey { .. }) => Err(refusals::ssh_key_revoked().into()),
         (None, _) => Err(refusals::sign_in_ended().into()),
     }
 }

@@ -1,6 +1,8 @@
 //! What a user may do with folders: each makes and mounts their own; who may change all sessions of the owner may rename,
 //! trash and restore them, too. Files are the owner's alone. A directory is made before its row, so that each row has one.
 
+use std::io;
+
 use api::folders::{FolderPatchBody, FolderView, NewFolderBody};
 use api::sessions::Owner;
 use rules::folder::{
@@ -12,7 +14,10 @@ use rules::permissions::{Permission, Subject, reach};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::Session;
+use rules::storage::{StorageLevel, level};
+use store::folders::{FolderLimit, FolderStore, is_full};
 
+use super::storage::folder_limit;
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::Caller;
 use crate::appliance::lazy_stores::folder_failure;
@@ -20,6 +25,12 @@ use crate::catalog::events::NewEvent;
 use crate::catalog::folders::FolderRecord;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server, ServerFault};
+
+pub mod files;
+mod turns;
+pub mod uploads;
+
+pub(crate) use turns::FolderTurns;
 
 /// Folders of one user, those in the trash included. Higher: a list is read by pages that show it whole. Lower: a user with
 /// many data sets has to put them together.
@@ -60,7 +71,7 @@ pub async fn get(server: &Server, caller: &Caller, which: &str) -> Result<Folder
 
 /// Makes a folder of the caller's own.
 ///
-/// Errors: `folder.name-invalid`, `folder.home`, `folder.name-taken`, `folder.too-many`, `disk.full`.
+/// Errors: `folder.name-invalid`, `folder.home`, `folder.name-taken`, `folder.too-many`, `quota.exceeded`, `disk.full`.
 pub async fn create(
     server: &Server,
     caller: &Caller,
@@ -422,16 +433,38 @@ fn refuse_full(view: &ReadTransaction<'_>, owner: UserId) -> Result<(), Failure>
 }
 
 async fn make_directory(server: &Server, folder: &Folder) -> Result<(), Failure> {
+    let now = server.clock().now();
+    let bytes = server
+        .catalog()
+        .read_now("look for the limit of folders", |view| {
+            folder_limit(view, folder.owner, folder.domain, now)
+        })?;
     let (server, id) = (server.clone(), folder.id);
+    let limit = FolderLimit {
+        owner: folder.owner,
+        bytes,
+    };
     let is_home = folder.kind == FolderKind::Home;
     let made = tokio::task::spawn_blocking(move || {
-        server
-            .folders()?
-            .create(id, is_home)
-            .map_err(folder_failure)
+        let folders = server.folders()?;
+        let made = folders.create(id, is_home, Some(limit));
+        made.map_err(|error| refused(&folders, limit, error))
     });
     made.await
         .map_err(|error| ServerFault::new("make a folder", error))?
+}
+
+/// Why a folder could not be made: where its owner's others leave no room, that is no fault of the disk.
+fn refused(folders: &FolderStore, limit: FolderLimit, error: io::Error) -> Failure {
+    if is_full(&error) {
+        let scope = folders.scope(limit.owner);
+        if let Ok(Some(taken)) = folders.keeper().measure(&scope)
+            && level(taken.used, taken.limit) == StorageLevel::Full
+        {
+            return refusals::quota_exceeded(taken.used, taken.limit).into();
+        }
+    }
+    folder_failure(error)
 }
 
 /// Removes the directory of a folder without a row, in which nothing lies yet. What stays is found by the sweep.

@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 
 use api::notices::{NoticeTopic, NoticeView, NoticeWord};
 use rules::idleness::{self, IdleAction};
-use rules::names::{BudgetId, SessionId};
+use rules::names::{BudgetId, SessionId, UserId};
 use rules::permissions::{Permission, own, reach};
 use rules::reason::Reason;
 use rules::session::Outcome;
+use rules::storage::{StorageLevel, percent};
 use rules::units::Timestamp;
 
 use super::allowed;
@@ -22,6 +23,7 @@ use crate::catalog::events::EventRow;
 use crate::catalog::idle_rules::WARNED;
 use crate::catalog::journal::{LimitedSessionRow, MaintenanceRow, ToldEventRow};
 use crate::catalog::reservations::{self, AskedReservationRow};
+use crate::catalog::storage::StorageWarning;
 use crate::catalog::{Lane, ReadTransaction};
 use crate::{Failure, Server};
 
@@ -71,6 +73,7 @@ impl OwnNotice {
             | NoticeKind::ReservationExpired => NoticeTopic::ReservationDecided,
             NoticeKind::CourseWarned(_) | NoticeKind::CourseMessage(_) => NoticeTopic::Course,
             NoticeKind::BudgetWarned(..) => NoticeTopic::Budget,
+            NoticeKind::StorageWarned(_) => NoticeTopic::Storage,
             NoticeKind::WillEnd(_) => NoticeTopic::WillEnd,
             NoticeKind::Maintenance(_) => NoticeTopic::Maintenance,
         }
@@ -109,6 +112,8 @@ pub enum NoticeKind {
     CourseMessage(String),
     /// So many percent of it are used.
     BudgetWarned(BudgetId, u64),
+    /// So many percent of what the reader's folders may take are used.
+    StorageWarned(u64),
     /// Its time limit ends it then.
     WillEnd(Timestamp),
     /// A node takes no new sessions.
@@ -151,6 +156,8 @@ pub(crate) fn of(
     let mut all: Vec<OwnNotice> = asked.map(|one| request(one, read_at)).collect();
     let warned = warned_budgets(view, caller, now)?.into_iter();
     all.extend(warned.map(|(row, event)| nearly_used(row, event, read_at)));
+    let storage = storage_warning(view, user)?;
+    all.extend(storage.map(|warning| nearly_full(&warning, read_at)));
     let closed = closed_nodes(view, caller)?;
     all.extend(closed.into_iter().map(|row| maintenance(row, read)));
     let ending = view.ending_before(user, told_until(now), MAX_SHOWN)?;
@@ -188,6 +195,15 @@ fn warned_budgets(
         all.extend(newest.map(|event| (row, event)));
     }
     Ok(all)
+}
+
+/// What the caller is told of their folders: nothing while there is room.
+fn storage_warning(
+    view: &ReadTransaction<'_>,
+    user: UserId,
+) -> Result<Option<StorageWarning>, Failure> {
+    let known = view.storage_of(user)?;
+    Ok(known.filter(|warning| warning.level > StorageLevel::Free))
 }
 
 /// Nodes in maintenance on which a session of the caller runs, and those of groups that they see where one waits: of others
@@ -249,6 +265,10 @@ fn view(notice: OwnNotice) -> NoticeView {
             let used = format!("{percent} %");
             (NoticeWord::BudgetWarned, None, None, Some(used))
         }
+        NoticeKind::StorageWarned(percent) => {
+            let used = format!("{percent} %");
+            (NoticeWord::StorageWarned, None, None, Some(used))
+        }
         NoticeKind::WillEnd(_) => plain(NoticeWord::WillEnd),
         NoticeKind::Maintenance(of) => (NoticeWord::Maintenance, None, None, Some(of.message)),
     };
@@ -276,13 +296,15 @@ pub fn unread(server: &Server, caller: &Caller) -> u64 {
         let warned = warned_budgets(view, caller, now)?;
         let warned = warned.iter().filter(|(_, event)| event.at > read_at);
         let warned = warned.count() as u64;
+        let storage = storage_warning(view, user)?;
+        let storage = u64::from(storage.is_some_and(|warning| warning.since > read_at));
         let closed = closed_nodes(view, caller)?;
         let closed = closed.iter().filter(|row| is_new(row, read)).count() as u64;
         let ending = view.ending_before(user, told_until(now), MAX_COUNTED)?;
         let new = ending
             .iter()
             .filter(|row| row.ends_at > read_at.plus_seconds(TOLD_BEFORE_SECONDS));
-        let all = count + asked + warned + closed + new.count() as u64;
+        let all = count + asked + warned + storage + closed + new.count() as u64;
         Ok(all.min(u64::from(MAX_COUNTED)))
     });
     // A count is no reason to refuse a page; the fault shows where it matters.
@@ -365,6 +387,24 @@ fn nearly_used(row: BudgetRecord, event: EventRow, read_at: Timestamp) -> OwnNot
         session: None,
         name: Some(row.whose()),
         unread: event.at > read_at,
+    }
+}
+
+/// Names a limit of folders that came near among the notices of their owner.
+pub(crate) fn storage_key(warning: &StorageWarning) -> String {
+    format!("storage {} {}", warning.level.word(), warning.since)
+}
+
+/// It is told while the limit is near; it is new until the reader read it, and again once it is nearer.
+fn nearly_full(warning: &StorageWarning, read_at: Timestamp) -> OwnNotice {
+    OwnNotice {
+        key: storage_key(warning),
+        event: None,
+        at: warning.since,
+        about: NoticeKind::StorageWarned(percent(warning.taken.used, warning.taken.limit)),
+        session: None,
+        name: None,
+        unread: warning.since > read_at,
     }
 }
 

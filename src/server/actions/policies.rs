@@ -11,6 +11,8 @@ use rules::permissions::{Permission, may};
 use rules::quota::{LimitKey, PolicyLevel, PolicyLimits};
 use rules::refusal::Refusal;
 use rules::refusals;
+use rules::resources::MIN_DISK;
+use rules::storage::MIN_FOLDER_BYTES;
 use rules::tenancy::Scope;
 use rules::workload::precedence::MAX_PRIORITY;
 use rules::workload::validate::check_run_seconds;
@@ -267,6 +269,15 @@ pub(super) fn limits_of(asked: LimitsBody) -> Result<PolicyLimits, Refusal> {
         .map_err(|refusal| refusal.at("/limits/runtime_seconds"))?;
     if asked.sign_ins == Some(0) {
         return Err(refusals::policy_limit_invalid(4).at("/limits/sign_ins"));
+    }
+    if asked.disk_each.is_some_and(|bytes| bytes < MIN_DISK) {
+        return Err(refusals::policy_limit_invalid("20 GiB").at("/limits/disk_each"));
+    }
+    if asked
+        .folder_bytes
+        .is_some_and(|bytes| bytes < MIN_FOLDER_BYTES)
+    {
+        return Err(refusals::policy_limit_invalid("50 GiB").at("/limits/folder_bytes"));
     }
     if asked
         .priority

@@ -13,7 +13,7 @@ use rules::policy::BackfillMode;
 use rules::refusals;
 use rules::tenancy::Scope;
 use rules::trace::figures::{card_seconds, slowdowns, waits};
-use rules::trace::play::{JobStart, PlayOptions, PlayedJob, play};
+use rules::trace::play::{JobStart, PlayForecasts, PlayOptions, PlayedJob, play};
 use rules::trace::{TraceJob, TraceUser, WorkloadTrace};
 use rules::units::Timestamp;
 use rules::world::ClusterSnapshot;
@@ -164,7 +164,7 @@ fn emptied(mut world: ClusterSnapshot) -> ClusterSnapshot {
 struct RehearsedTime<'n> {
     world: ClusterSnapshot,
     trace: WorkloadTrace,
-    options: PlayOptions,
+    options: PlayOptions<'static>,
     /// As it went.
     recorded: Vec<PlayedJob>,
     /// Where the time that is asked for begins, in seconds of the trace: what ended in it may have begun long before.
@@ -223,7 +223,7 @@ impl<'n> RehearsedTime<'n> {
             options: PlayOptions {
                 start,
                 half_life_hours: u64::from(half_life_hours),
-                forecasts: false,
+                forecasts: PlayForecasts::None,
             },
             recorded: went,
             opens: from.seconds_since(start),

@@ -92,9 +92,10 @@ pub async fn complete<T: Send + 'static>(
         .await
 }
 
-/// Waits until every act under a key has ended.
+/// Waits until every act under a key, and every change of files, has ended.
 pub async fn ended(server: &Server) {
     server.under_way().acts.ended().await;
+    server.folder_turns().ended().await;
 }
 
 /// Looks a key up, and takes it where it is free.

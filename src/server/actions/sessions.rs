@@ -50,7 +50,7 @@ pub use queue::{
     queue_mark, queue_page, queue_table, wait_word,
 };
 
-use find::find;
+use find::{find, find_of_owner};
 use view::NameCache;
 
 const MAX_PAGE_ITEMS: u32 = 500;
@@ -268,6 +268,23 @@ pub async fn enter(server: &Server, caller: &Caller, id: &str) -> Result<EntryTi
     Ok(ticket)
 }
 
+/// As `enter`, of a session as SSH names it: `SESSION`, or `OWNER+SESSION` for one of another user.
+pub async fn enter_by_name(
+    server: &Server,
+    caller: &Caller,
+    text: &str,
+) -> Result<EntryTicket, Failure> {
+    let Some((owner, name)) = text.split_once('+') else {
+        return enter(server, caller, text).await;
+    };
+    let (ticket, scope) = server.catalog().read_now("enter a session", |view| {
+        let row = find_of_owner(view, caller, Permission::SessionsEnter, owner, name)?;
+        Ok(entry(row))
+    })?;
+    repeated::entered(server, caller, ticket.session.to_string(), scope);
+    Ok(ticket)
+}
+
 /// Checks that the caller may read a session's log, which stays after its end. Who reads that of another has a row of the
 /// audit log.
 pub async fn read_logs(server: &Server, caller: &Caller, id: &str) -> Result<EntryTicket, Failure> {
@@ -285,17 +302,20 @@ fn ticket(
     id: &str,
 ) -> Result<(EntryTicket, Scope), Failure> {
     server.catalog().read_now("enter a session", |view| {
-        let row = find(view, caller, verb, id)?;
-        let scope = row.scope();
-        let ticket = EntryTicket {
-            container: row.container(),
-            session: row.id,
-            state: row.state(),
-            name: row.name,
-            kind: row.spec.kind,
-        };
-        Ok((ticket, scope))
+        Ok(entry(find(view, caller, verb, id)?))
     })
+}
+
+fn entry(row: Session) -> (EntryTicket, Scope) {
+    let scope = row.scope();
+    let ticket = EntryTicket {
+        container: row.container(),
+        session: row.id,
+        state: row.state(),
+        name: row.name,
+        kind: row.spec.kind,
+    };
+    (ticket, scope)
 }
 
 /// An explanation as the caller may read it: sessions of others lose their names.

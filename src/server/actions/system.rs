@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rules::findings::{InvariantFinding, findings};
 use rules::messages::DeviceUse;
-use rules::names::{ContainerName, NodeId, SessionId};
+use rules::names::{ContainerName, NodeId, SessionId, UserId};
 use rules::notice::Notice;
 use rules::notices;
 use rules::permissions::Permission;
@@ -210,6 +210,16 @@ pub struct Metrics {
     pub operations_open: u64,
     /// The places that the audit log is handed over to.
     pub audit_targets: Vec<AuditTargetMetrics>,
+    /// What the folders of each user take.
+    pub folders: Vec<OwnerMetrics>,
+}
+
+/// What all folders of one user take together. Without names, as of slices.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OwnerMetrics {
+    pub owner: UserId,
+    pub used: Bytes,
+    pub limit: Bytes,
 }
 
 /// One place that the audit log is handed over to, in figures.
@@ -342,6 +352,18 @@ pub async fn metrics(server: &Server, caller: &Caller) -> Result<Metrics, Failur
                 disk_free,
                 operations_open: view.open_operations()?.len() as u64,
                 audit_targets,
+                folders: view
+                    .folder_owners()?
+                    .into_iter()
+                    .filter_map(|one| {
+                        let taken = one.before?.taken;
+                        Some(OwnerMetrics {
+                            owner: one.owner,
+                            used: taken.used,
+                            limit: taken.limit,
+                        })
+                    })
+                    .collect(),
             })
         })
         .await

@@ -8,8 +8,10 @@ mod told;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
+use std::sync::Arc;
 
-use rules::names::{OperationId, TokenId, UploadId};
+use base::link::streams::{BoxFuture, ByteStream, ExecRequest, LogStream, Streams, TermStream};
+use rules::names::{ContainerName, OperationId, TokenId, UploadId};
 use rules::permissions::{Permission, Subject};
 use rules::users::Role;
 use uuid::Uuid;
@@ -68,6 +70,38 @@ async fn any_maintenance(server: &Server, caller: &Caller) -> Result<(), Failure
         message: String::new(),
     };
     nodes::maintain(server, caller, "x", &wanted)
+        .await
+        .map(drop)
+}
+
+/// No machine: nothing can be entered.
+struct NoStreams;
+
+fn nowhere<T: Send + 'static>() -> BoxFuture<T> {
+    Box::pin(async { Err(rules::refusals::container_not_running()) })
+}
+
+impl Streams for NoStreams {
+    fn attach(&self, _: ContainerName, _: Option<(u16, u16)>) -> BoxFuture<TermStream> {
+        nowhere()
+    }
+
+    fn exec(&self, _: ContainerName, _: ExecRequest) -> BoxFuture<TermStream> {
+        nowhere()
+    }
+
+    fn logs(&self, _: ContainerName, _: u64, _: bool) -> BoxFuture<LogStream> {
+        nowhere()
+    }
+
+    fn dial(&self, _: ContainerName, _: u16) -> BoxFuture<ByteStream> {
+        nowhere()
+    }
+}
+
+async fn any_opened_app(server: &Server, caller: &Caller) -> Result<(), Failure> {
+    let streams: Arc<dyn Streams> = Arc::new(NoStreams);
+    apps::open(server, &streams, caller, "x", "8080")
         .await
         .map(drop)
 }
@@ -175,6 +209,25 @@ async fn every_act_asks_for_its_capability_first() {
         (SessionsEnter, "sessions.enter", |s, c| sessions::enter(
             s, c, "x"
         )),
+        (SessionsEnter, "apps.list", |s, c| apps::list(
+            s, &NoStreams, c, "x"
+        )),
+        (SessionsEnter, "apps.get", |s, c| apps::get(
+            s, &NoStreams, c, "x", "8080"
+        )),
+        (SessionsEnter, "apps.entry", |s, c| apps::entry(
+            s, &NoStreams, c, "x", "8080", None
+        )),
+        (SessionsEnter, "apps.open", |s, c| any_opened_app(s, c)),
+        (SessionsEnter, "apps.shares.list", |s, c| {
+            apps::shares::list(s, c, "x", "8080")
+        }),
+        (SessionsEnter, "apps.shares.create", |s, c| {
+            apps::shares::create(s, c, "x", "8080", Default::default())
+        }),
+        (SessionsEnter, "apps.shares.remove", |s, c| {
+            apps::shares::remove(s, c, "x", "8080", "y")
+        }),
         (SessionsWrite, "sessions.launch", |s, c| sessions::launch(
             s,
             c,
@@ -263,6 +316,8 @@ async fn every_act_asks_for_its_capability_first() {
         )),
         (ImagesRead, "images.list", |s, c| images::list(s, c)),
         (SessionsRead, "images.used", |s, c| images::used(s, c)),
+        (SessionsRead, "storage.list", |s, c| storage::list(s, c)),
+        (SessionsRead, "storage.own", |s, c| storage::own(s, c)),
         (ImagesRead, "images.get", |s, c| images::get(s, c, "x")),
         (ImagesRead, "operations.list", |s, c| operations::list(s, c)),
         (ImagesRead, "operations.get", |s, c| operations::get(

@@ -31,6 +31,7 @@ pub mod departure;
 mod profile;
 pub mod second_factor;
 pub mod sign_in_link;
+pub mod ssh_keys;
 #[cfg(test)]
 mod tests;
 pub mod tokens;
@@ -180,8 +181,8 @@ pub enum TokensAfterReset {
     Kept,
 }
 
-/// Sets the password of another user, ends their sign-ins, revokes their tokens unless they are kept, and lifts a lock
-/// on their name.
+/// Sets the password of another user, ends their sign-ins, revokes their tokens and SSH keys unless they are kept, and
+/// lifts a lock on their name.
 ///
 /// Errors: `user.password-elsewhere` for a user of a directory; `user.self`: whoever has only an open browser of an
 /// administrator must not choose their password; `token.scope-missing` for a token that may not all that the user may: who
@@ -236,6 +237,7 @@ pub async fn set_password(
             let after = match tokens {
                 TokensAfterReset::Revoked => {
                     rows.forget_tokens(user.id, None)?;
+                    rows.forget_ssh_keys(user.id)?;
                     rows.forget_invitations_of(user.id)?;
                     "tokens revoked"
                 }
@@ -636,14 +638,14 @@ fn of_the_site(caller: &Caller) -> Result<(), Failure> {
 fn own_browser(caller: &Caller) -> Option<Uuid> {
     match caller.via {
         Via::Browser { session } => Some(session.0),
-        Via::Token { .. } | Via::LocalRoot => None,
+        Via::Token { .. } | Via::SshKey { .. } | Via::LocalRoot => None,
     }
 }
 
 fn own_token(caller: &Caller) -> Option<TokenId> {
     match caller.via {
         Via::Token { id } => Some(id),
-        Via::Browser { .. } | Via::LocalRoot => None,
+        Via::Browser { .. } | Via::SshKey { .. } | Via::LocalRoot => None,
     }
 }
 

@@ -3,18 +3,21 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use base::observe::Clock;
+use base::settings::Settings;
 use base::tls::TlsError;
 use base::tls::keeper::Keeper;
 use base::tls::names::HostNames;
 use rules::refusal::Refusal;
 use rules::refusals;
 use store::folders::FolderStore;
+use store::folders::failure::FolderError;
 use store::images::ImageStore;
 use store::images::failure::ImageError;
 use store::images::limits::ImportLimits;
+use store::quota::{CountingKeeper, ScopeKeeper};
 use store::uploads::{UploadError, UploadLimits, UploadStore};
 
 use crate::{Failure, ServerFault};
@@ -25,6 +28,7 @@ pub(crate) struct LazyStores {
     images: Mutex<Option<Arc<ImageStore>>>,
     uploads: Mutex<Option<Arc<UploadStore>>>,
     folders: Mutex<Option<Arc<FolderStore>>>,
+    scopes: OnceLock<Arc<dyn ScopeKeeper>>,
     certificates: Mutex<Option<Arc<Keeper>>>,
 }
 
@@ -50,18 +54,32 @@ impl LazyStores {
         Ok(Arc::clone(opened.insert(Arc::new(uploads))))
     }
 
+    /// Has folders held to limits from now on; counts from before they are opened.
+    pub(crate) fn bring_scopes(&self, keeper: Arc<dyn ScopeKeeper>) {
+        // A second one would be a second start of the same server, which does not happen.
+        let _ = self.scopes.set(keeper);
+    }
+
     /// The directories of folders. Opening makes the place for them.
     pub(crate) fn folders(&self, data: &Path) -> Result<Arc<FolderStore>, Failure> {
         let mut opened = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(folders) = &*opened {
             return Ok(Arc::clone(folders));
         }
-        let folders = FolderStore::open(data).map_err(folder_failure)?;
+        let keeper: Arc<dyn ScopeKeeper> = match self.scopes.get() {
+            Some(keeper) => Arc::clone(keeper),
+            None => Arc::new(CountingKeeper),
+        };
+        let folders = FolderStore::limited(data, keeper).map_err(folder_failure)?;
         Ok(Arc::clone(opened.insert(Arc::new(folders))))
     }
 
     /// The certificates. Opening makes what is missing.
-    pub(crate) fn certificates(&self, data: &Path, clock: &Clock) -> Result<Arc<Keeper>, Failure> {
+    pub(crate) fn certificates(
+        &self,
+        settings: &Settings,
+        clock: &Clock,
+    ) -> Result<Arc<Keeper>, Failure> {
         let mut opened = self
             .certificates
             .lock()
@@ -69,8 +87,9 @@ impl LazyStores {
         if let Some(keeper) = &*opened {
             return Ok(Arc::clone(keeper));
         }
-        let names = HostNames::of_this_machine();
-        let keeper = Keeper::open(&data.join("tls"), clock.clone(), names).map_err(tls_failure)?;
+        let names = HostNames::of_this_machine().with_apps(settings.apps_name.as_deref());
+        let folder = settings.data.join("tls");
+        let keeper = Keeper::open(&folder, clock.clone(), names).map_err(tls_failure)?;
         Ok(Arc::clone(opened.insert(Arc::new(keeper))))
     }
 }
@@ -106,6 +125,13 @@ pub(crate) fn folder_failure(error: io::Error) -> Failure {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => refusals::disk_full().into(),
         io::ErrorKind::ReadOnlyFilesystem => refusals::disk_read_only().into(),
         _ => ServerFault::new("keep a folder", error).into(),
+    }
+}
+
+pub(crate) fn folder_error(error: FolderError) -> Failure {
+    match error {
+        FolderError::Refused(refusal) => (*refusal).into(),
+        FolderError::Fault { what, source } => ServerFault::new(what, source).into(),
     }
 }
 

@@ -178,7 +178,7 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Keeps that a session was launched that mounts it.
+    /// Keeps that a session was launched that mounts it, or that its files were changed from outside.
     pub(crate) fn note_folder_use(&self, id: FolderId) -> Result<(), Failure> {
         self.connection
             .prepare_cached("update folder set used_at = ?2 where id = ?1")?

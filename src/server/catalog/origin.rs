@@ -29,9 +29,9 @@ pub(crate) struct ProvenCaller {
     pub(crate) user: UserId,
     pub(crate) name: String,
     pub(crate) domain: DomainId,
-    /// `browser`, `token` or `socket`.
+    /// `browser`, `token`, `ssh-key` or `socket`.
     pub(crate) via: &'static str,
-    /// The sign-in or the token.
+    /// The sign-in, the token or the key.
     pub(crate) credential: Option<Uuid>,
 }
 

@@ -56,6 +56,8 @@ fn recorded(row: &Row<'_>) -> rusqlite::Result<(RecordedSession, Vec<SessionId>)
             cpu: CpuShare(row.get("cpu")?),
             memory: Bytes(value::unsigned(row, "memory")?),
             shm: Bytes(value::unsigned(row, "shm")?),
+            // Of no matter for the queue.
+            disk: None,
             gpu: GpuShare(row.get("gpu")?),
             gpu_memory: value::unsigned_or_none(row, "gpu_memory")?.map(Bytes),
             mig: value::word_or_none(row, "mig", |word| MigProfile::parse(word).ok())?,

@@ -1,5 +1,5 @@
 //! Values that cannot be read out of a file of the catalog: environments of sessions, what machines are told of
-//! them, answers kept for keys, secrets of second factors and of access keys. They are sealed on their way into a row and opened on their way out, with
+//! them, answers kept for keys, secrets of second factors, of access keys and of the host key. They are sealed on their way into a row and opened on their way out, with
 //! a key that lies in a file of its own beside the catalog. Knows nothing of what the values mean.
 //!
 //! A sealed value is `s1:` and, in base64, a nonce of 12 bytes, the text under ChaCha20-Poly1305, and a tag
@@ -62,6 +62,8 @@ pub(super) enum SealedRow<'a> {
     SecondFactor(&'a [u8; 16]),
     AccessKey(&'a [u8; 16]),
     Webhook(&'a [u8; 16]),
+    /// The one key by which this box is known over SSH.
+    SshHostKey,
 }
 
 impl SealedRow<'_> {
@@ -72,6 +74,7 @@ impl SealedRow<'_> {
             Self::SecondFactor(user) => [b"second factor ".as_slice(), user.as_slice()].concat(),
             Self::AccessKey(token) => [b"access key ".as_slice(), token.as_slice()].concat(),
             Self::Webhook(id) => [b"webhook ".as_slice(), id.as_slice()].concat(),
+            Self::SshHostKey => b"ssh host key".to_vec(),
             // Routes have no line break.
             Self::Answer(key) => {
                 let name = format!("{}\n{}", key.route, key.key);
@@ -289,7 +292,8 @@ fn known(connection: &Connection, data: &Path) -> Result<Option<Seal>, Failure> 
                     or exists (select 1 from assignment where substr(containers, 1, 3) = 's1:')
                     or exists (select 1 from second_factor)
                     or exists (select 1 from access_key)
-                    or exists (select 1 from webhook)",
+                    or exists (select 1 from webhook)
+                    or exists (select 1 from ssh_host_key)",
             [],
             |row| row.get(0),
         )

@@ -34,7 +34,7 @@ use crate::Failure;
 
 /// What a row keeps, in this order: as `from_row` reads it, and `columns` writes it. The statements are made from
 /// this list, so a column stands in these three places of this file and nowhere else.
-pub(super) const COLUMNS: [&str; 47] = [
+pub(super) const COLUMNS: [&str; 48] = [
     "id",
     "name",
     "owner",
@@ -51,6 +51,7 @@ pub(super) const COLUMNS: [&str; 47] = [
     "gpu",
     "gpu_memory",
     "mig",
+    "disk",
     "timeout_seconds",
     "max_runtime_seconds",
     "start_at",
@@ -172,6 +173,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
                     .map(|_| value::word(row, at, |text| MigProfile::parse(text).ok()))
                     .transpose()?
             },
+            disk: value::unsigned_or_none(row, next())?.map(Bytes),
         },
         timeout_seconds: value::unsigned_or_none(row, next())?,
         max_runtime_seconds: value::unsigned_or_none(row, next())?,
@@ -658,6 +660,7 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(spec.demand.gpu.0),
         Box::new(spec.demand.gpu_memory.map(|bytes| value::signed(bytes.0))),
         Box::new(spec.demand.mig.map(|profile| profile.to_string())),
+        Box::new(spec.demand.disk.map(|bytes| value::signed(bytes.0))),
         Box::new(spec.timeout_seconds.map(value::signed)),
         Box::new(spec.max_runtime_seconds.map(value::signed)),
         Box::new(time(spec.start_at)),

@@ -1,10 +1,13 @@
 //! The catalog's promises: durable, all or nothing, conditional, one server at a time.
 
+mod app_ports;
 pub(crate) mod audit;
 mod containers;
+pub(crate) mod dump;
 mod edges;
 mod ended;
 mod ledger;
+mod run_history;
 pub(crate) mod statements;
 
 use std::collections::BTreeMap;

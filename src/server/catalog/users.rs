@@ -566,10 +566,12 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Ends what proves that a user is who they are, and what they offered others: sign-ins, tokens, invitations, links.
+    /// Ends what proves that a user is who they are, and what they offered others: sign-ins, tokens, SSH keys,
+    /// invitations, links.
     pub(crate) fn forget_proofs(&self, id: UserId) -> Result<(), Failure> {
         self.forget_browsers(id, None)?;
         self.forget_tokens(id, None)?;
+        self.forget_ssh_keys(id)?;
         self.forget_sign_in_links(id)?;
         self.forget_invitations_of(id)
     }

@@ -1,6 +1,7 @@
 //! The controller's loop: wakes on a commit, on a report and on a clock, runs one pass, writes it,
 //! then puts the assignment on the link. Holds nothing that a restart would miss.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,11 +11,14 @@ use rules::messages::NodeReport;
 use rules::names::NodeId;
 use rules::placement;
 use rules::units::Timestamp;
+use rules::world::ClusterSnapshot;
 
 use crate::Failure;
 use crate::catalog::Catalog;
+use crate::catalog::controller_pass::PassSnapshot;
 use crate::controller::idleness::{self, IdleJudge};
 use crate::controller::{Controller, ControllerPass, apply_report, retention};
+use crate::decisions::{DecidedTurn, DecisionLog};
 use crate::links::Links;
 
 /// Longest wait between two passes. Shorter: an idle box wakes for nothing. Longer: what no signal
@@ -38,6 +42,7 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
     let zero = Instant::now();
     let mut revision = catalog.revision();
     let mut controller = Controller::default();
+    let log = DecisionLog::open(catalog.directory());
     // Of each node the newest report that no pass has taken in, and the newest that one has.
     let mut heard: BTreeMap<NodeId, Arc<NodeReport>> = BTreeMap::new();
     let mut absorbed: BTreeMap<NodeId, Arc<NodeReport>> = BTreeMap::new();
@@ -65,7 +70,8 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
             tracing::error!(error = %chain(&failure), "courses took no step");
         }
         let mut busy = Duration::ZERO;
-        let pass = take_pass(&catalog, &mut controller, &reports, now, zero, &mut busy);
+        let at = (now, zero);
+        let pass = take_pass(&catalog, &mut controller, &log, &reports, at, &mut busy);
         let wait = match pass.await {
             Ok(pass) => {
                 absorbed.append(&mut heard);
@@ -159,25 +165,28 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
 }
 
 /// Reads, runs a pass, writes. Taken again at once where a user was quicker, a few times.
-/// `busy` grows by the time for reading and deciding.
+/// `busy` grows by the time for reading and deciding. What a written pass decided goes into the log.
 async fn take_pass(
     catalog: &Catalog,
     controller: &mut Controller,
+    log: &DecisionLog,
     heard: &[Arc<NodeReport>],
-    now: Timestamp,
-    zero: Instant,
+    at: (Timestamp, Instant),
     busy: &mut Duration,
 ) -> Result<ControllerPass, Failure> {
     for _ in 0..TRIES {
         let began = Instant::now();
         let sight = catalog.sight().await?;
-        let pass = controller.run_pass(sight, heard, now, zero.elapsed(), &placement::decide);
+        let (pass, decided) = run_logged(controller, sight, heard, at, log.is_kept());
         *busy += began.elapsed();
         let written = match pass.writes() {
             Some(writes) => catalog.record_turn(writes).await?,
             None => true,
         };
         if written {
+            for turn in decided {
+                log.tell(turn);
+            }
             return Ok(pass);
         }
     }
@@ -186,6 +195,30 @@ async fn take_pass(
         format!("its rows were written by others {TRIES} times in a row"),
     )
     .into())
+}
+
+/// Runs a pass, and gives with it each turn of it that decided something, where a log is kept.
+fn run_logged(
+    controller: &mut Controller,
+    sight: PassSnapshot,
+    heard: &[Arc<NodeReport>],
+    (now, zero): (Timestamp, Instant),
+    is_kept: bool,
+) -> (ControllerPass, Vec<DecidedTurn>) {
+    let decided = RefCell::new(Vec::new());
+    let decide = |world: &ClusterSnapshot, now: Timestamp| {
+        let decisions = placement::decide(world, now);
+        if is_kept && !decisions.is_empty() {
+            decided.borrow_mut().push(DecidedTurn {
+                world: world.clone(),
+                now,
+                decisions: decisions.clone(),
+            });
+        }
+        decisions
+    };
+    let pass = controller.run_pass(sight, heard, now, zero.elapsed(), &decide);
+    (pass, decided.into_inner())
 }
 
 /// Times a pass is taken again where its rows moved on. More: a flood of edits keeps the loop busy.

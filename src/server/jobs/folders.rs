@@ -1,6 +1,6 @@
-//! Removes what lay in the trash for long enough, counts what folders take of the disk, and looks for directories without a
-//! row. A directory that holds files is never removed without its row: after a restore of an older backup it is all that is
-//! left of a folder.
+//! Removes what lay in the trash for long enough and uploads that no sender goes on with, counts what folders take of the
+//! disk, and looks for directories without a row. A directory that holds files is never removed without its row: after a
+//! restore of an older backup it is all that is left of a folder.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -53,11 +53,17 @@ pub(crate) async fn look(server: &Server, mounted: &mut BTreeSet<FolderId>) -> R
 async fn sweep(server: &Server) -> Result<(), Failure> {
     let store = server.folders()?;
     let catalog = server.catalog().clone();
+    let uploads_at = server.clock().now();
+    let removed_since = trashed_before(uploads_at);
     off_thread(move || {
+        store.forget_listings();
         store.empty(|| true).map_err(folder_failure)?;
         let all = store.all().map_err(folder_failure)?;
         let now = SystemTime::now();
         for (id, changed) in all {
+            if store.is_near(id) || is_turn(id, uploads_at) {
+                tidy(&store, id, removed_since, uploads_at);
+            }
             let is_old = now.duration_since(changed).is_ok_and(|age| age >= UNNAMED);
             if !is_old || catalog.read_now("look for a folder", |view| view.knows_folder(id))? {
                 continue;
@@ -71,12 +77,32 @@ async fn sweep(server: &Server) -> Result<(), Failure> {
     .await
 }
 
+/// Whether it is the hour of a folder that has to be mounted to be looked into. Each has one of 23, so that it is another one
+/// every day, and a machine that is off at night comes to all.
+fn is_turn(id: FolderId, now: Timestamp) -> bool {
+    let hours = u64::try_from(now.as_millis() / 3_600_000).unwrap_or(0);
+    let [.., last] = id.0.into_bytes();
+    (hours + u64::from(last)).is_multiple_of(23)
+}
+
+/// Removes what lay in the trash of one folder for long enough, and its uploads that no sender goes on with. What cannot be
+/// removed keeps nothing of another folder's.
+fn tidy(store: &FolderStore, id: FolderId, since: Timestamp, now: Timestamp) {
+    if let Err(error) = store.expire_removed(id, since, now) {
+        tracing::warn!(folder = %id, %error, "removed files stay in the trash of a folder");
+    }
+    if let Err(error) = store.empty_removed(id) {
+        tracing::warn!(folder = %id, %error, "removed files stay on the disk");
+    }
+    if let Err(error) = store.expire_staged(id, now) {
+        tracing::warn!(folder = %id, %error, "files that no sender goes on with stay on the disk");
+    }
+}
+
 /// Removes the folders whose time in the trash is over: first nothing leads back, then the directory is taken away, then
 /// the row. A loss of power between two of these is made good by the next look.
 async fn purge(server: &Server) -> Result<(), Failure> {
-    let now = server.clock().now();
-    let kept = i64::try_from(TRASH_DAYS * 86_400_000).unwrap_or(i64::MAX);
-    let since = Timestamp::from_millis(now.as_millis().saturating_sub(kept));
+    let since = trashed_before(server.clock().now());
     let gone = server
         .catalog()
         .read_now("look into the trash", |view| view.folders_to_purge(since))?;
@@ -88,6 +114,12 @@ async fn purge(server: &Server) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// What went to a trash by then has lain there for long enough.
+fn trashed_before(now: Timestamp) -> Timestamp {
+    let kept = i64::try_from(TRASH_DAYS * 86_400_000).unwrap_or(i64::MAX);
+    Timestamp::from_millis(now.as_millis().saturating_sub(kept))
 }
 
 async fn purge_one(server: &Server, id: FolderId, since: Timestamp) -> Result<(), Failure> {
@@ -126,6 +158,7 @@ async fn purge_one(server: &Server, id: FolderId, since: Timestamp) -> Result<()
                 return Ok(());
             };
             rows.forget_folder(id)?;
+            rows.forget_storage()?;
             let was = found.folder.state.word();
             note(rows, ACTOR, &found.folder, "folder.purged", (was, ""))
         })

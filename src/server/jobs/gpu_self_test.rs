@@ -413,6 +413,8 @@ impl<'a> Trial<'a> {
             cwd: None,
             user: None,
             tty: None,
+            guest: None,
+            background: None,
         };
         let mut opened = match self.streams.exec(ground.container, request).await {
             Ok(stream) => stream,

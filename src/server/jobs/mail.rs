@@ -207,8 +207,8 @@ async fn begin(server: &Server) -> Result<OutputProgress, Failure> {
         .await
 }
 
-/// What is new for the readers of these events, and for owners of sessions that end soon. Costs the notices of each of these
-/// readers who has an address.
+/// What is new for the readers of these events, for owners of sessions that end soon and for those whose folders are nearly
+/// full. Costs the notices of each of these readers who has an address.
 fn news(
     view: &ReadTransaction<'_>,
     progress: &OutputProgress,
@@ -224,6 +224,14 @@ fn news(
     }
     for user in view.owners_ending_before(notices::told_until(now))? {
         if has_new_end(view, user, now)? {
+            readers.insert(user);
+        }
+    }
+    for (user, warning) in view.warned_of_storage(progress.seen_at)? {
+        let topics = chosen(view.mail_choice(user)?);
+        if topics.contains(&NoticeTopic::Storage)
+            && !view.knows_mail(user, &notices::storage_key(&warning))?
+        {
             readers.insert(user);
         }
     }

@@ -312,6 +312,7 @@ impl RehearsalStage {
                 cpu: CpuShare::parse(options.take("cpu").unwrap_or("0.1"))?,
                 memory: Bytes::parse(options.take("mem").unwrap_or("256m"))?,
                 shm: Bytes::ZERO,
+                disk: None,
                 gpu: GpuShare::parse(gpu)?,
                 gpu_memory: options.take("gpu-mem").map(Bytes::parse).transpose()?,
                 mig: options.take("mig").map(MigProfile::parse).transpose()?,

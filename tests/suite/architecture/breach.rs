@@ -136,9 +136,14 @@ pub(super) const WORDS: &[Homed] = &[
             "src/base/",
             "src/node/dial.rs",
             "src/doors/listener.rs",
+            "src/doors/proxy/",
+            "src/doors/ssh.rs",
+            "src/doors/ssh/",
+            "src/server/app_starts.rs",
         ],
         reason: "every task has an owner who ends it: a role spawns, the rooms give it futures; \
-                 dial's and the listener's end with the stream they carry",
+                 dial's, the listener's, the proxy's, an app's and those of SSH end with what they \
+                 carry",
         planted: "fn planted() { tokio::spawn(async {}); }",
         free_in_tests: true,
     },

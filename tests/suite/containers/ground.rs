@@ -76,6 +76,7 @@ impl Ground {
             cpu_hundredths: 100,
             memory_bytes: 256 << 20,
             shm_bytes: 64 << 20,
+            disk_bytes: None,
             pids: 256,
             ids: IdRange {
                 base: 100_000 + number * 65_536,

@@ -48,6 +48,8 @@ fn exec(command: &[&str], terminal: bool) -> ExecOrder {
         directory: None,
         user: None,
         terminal: terminal.then_some(SIZE),
+        guest: None,
+        background: None,
     }
 }
 

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 
 use node::runtime::wire::{FrameKind, size_bytes};
-use node::runtime::{ExecOrder, RuntimeName, TerminalSize};
+use node::runtime::{ExecOrder, GuestProgram, RuntimeName, TerminalSize};
 
 use super::ground::{Ground, hear};
 use crate::programs::install;
@@ -24,6 +24,8 @@ fn exec(command: &[&str], terminal: bool) -> ExecOrder {
         directory: None,
         user: None,
         terminal: terminal.then_some(SIZE),
+        guest: None,
+        background: None,
     }
 }
 
@@ -183,6 +185,85 @@ fn exec_gives_output_errors_code_input_and_user() {
         3_000_000,
         "three megabytes out, none lost"
     );
+}
+
+/// One packet of SFTP: its kind, then these bytes.
+fn packet(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let body = parts.concat();
+    let length = u32::try_from(body.len() + 1).expect("short").to_be_bytes();
+    [&length[..], &[kind], &body].concat()
+}
+
+/// A string of SFTP, with its length before it.
+fn string(text: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(text.len()).expect("short").to_be_bytes();
+    [&length[..], text].concat()
+}
+
+#[test]
+fn the_guest_serves_files_inside_as_the_user_it_is_told_to_be() {
+    let Some(ground) = Ground::lay("the_guest_serves_files_inside_as_the_user_it_is_told_to_be")
+    else {
+        return;
+    };
+    let name = idle(&ground);
+    let order = ExecOrder {
+        directory: Some("/tmp".to_owned()),
+        user: Some("1234".to_owned()),
+        guest: Some(GuestProgram::Files),
+        ..exec(&["sftp-server"], false)
+    };
+    let mut stream = ground.runtime.exec(&name, &order).expect("accepted");
+    let (one, two, three) = ([0, 0, 0, 1], [0, 0, 0, 2], [0, 0, 0, 3]);
+    let (none, first) = ([0; 4], string(&[0; 4]));
+    // Write, make, empty.
+    let new = [0, 0, 0, 0x1a];
+    for sent in [
+        packet(1, &[&three]),
+        packet(3, &[&one, &string(b"made"), &new, &none]),
+        packet(6, &[&two, &first, &[0; 8], &string(b"hello\n")]),
+        packet(4, &[&three, &first]),
+        // The program itself is no file that anything inside can change.
+        packet(3, &[&one, &string(b"/proc/self/exe"), &[0, 0, 0, 2], &none]),
+        packet(13, &[&two, &string(b"/etc/hostname")]),
+    ] {
+        stream.send(FrameKind::Input, &sent).expect("taken");
+    }
+    stream.send(FrameKind::InputEnd, b"").expect("taken");
+    let (said, errors, code) = hear(&mut stream);
+    assert_eq!((errors.as_str(), code), ("", Some(0)));
+    assert!(said.contains("posix-rename@openssh.com"), "{said}");
+    // One handle was given: what may not be written was not opened.
+    assert_eq!(
+        said.matches("denied").count() + said.matches("busy").count(),
+        2,
+        "{said}"
+    );
+    let look = ["sh", "-c", "stat -c %u /tmp/made; cat /tmp/made"];
+    let mut stream = ground
+        .runtime
+        .exec(&name, &exec(&look, false))
+        .expect("accepted");
+    assert_eq!(hear(&mut stream).0, "1234\nhello\n");
+}
+
+#[test]
+fn what_is_no_packet_ends_the_guest_that_serves_files() {
+    let Some(ground) = Ground::lay("what_is_no_packet_ends_the_guest_that_serves_files") else {
+        return;
+    };
+    let name = idle(&ground);
+    for wrong in [&[0, 0, 0, 0][..], &[0xff; 64], b"GET / HTTP/1.1\r\n"] {
+        let order = ExecOrder {
+            guest: Some(GuestProgram::Files),
+            ..exec(&["sftp-server"], false)
+        };
+        let mut stream = ground.runtime.exec(&name, &order).expect("accepted");
+        stream.send(FrameKind::Input, wrong).expect("taken");
+        let (_, errors, code) = hear(&mut stream);
+        assert_eq!(code, Some(1), "{errors}");
+        assert!(errors.contains("a packet"), "{errors}");
+    }
 }
 
 /// Promise (Sessions survive failures): A terminal keeps its scrollback across a page reload and a new server.

@@ -153,6 +153,8 @@ fn an_exec_is_told_the_same_limits() {
         directory: None,
         user: None,
         terminal: None,
+        guest: None,
+        background: None,
     };
     let (said, errors, code) = hear(&mut ground.runtime.exec(&name, &exec).expect("accepted"));
     assert_eq!(
@@ -214,6 +216,8 @@ fn limits_change_while_it_runs_and_never_below_what_is_in_use() {
         directory: None,
         user: None,
         terminal: None,
+        guest: None,
+        background: None,
     };
     let (said, _, _) = hear(&mut ground.runtime.exec(&name, &exec).expect("accepted"));
     let processors = std::thread::available_parallelism().map_or(1, |all| all.get().min(2));
@@ -255,6 +259,8 @@ fn a_pause_stops_the_clock_and_refuses_exec() {
         directory: None,
         user: None,
         terminal: None,
+        guest: None,
+        background: None,
     };
     ground.crash();
     ground.reopen();
@@ -290,4 +296,41 @@ fn a_pause_stops_the_clock_and_refuses_exec() {
         137,
         "a paused session can still be ended"
     );
+}
+
+/// New files and those of the environment that are changed count; what is removed is free again.
+#[test]
+fn a_session_writes_to_its_disk_up_to_its_limit() {
+    const NAME: &str = "a_session_writes_to_its_disk_up_to_its_limit";
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    if !std::path::Path::new("/dev/loop-control").exists() {
+        return skips::skip(NAME, "there are no loop devices");
+    }
+    let mut order = ground.shell(
+        "cd /root || cd /
+        head -c 200000000 /dev/zero > big && exit 3
+        [ \"$(stat -c %s big)\" -le 67108864 ] || exit 4
+        [ \"$(df -B1 --output=size / | tail -n 1)\" -le 67108864 ] || exit 5
+        rm big && sync && echo x > next || exit 6
+        exit 7",
+    );
+    order.disk_bytes = Some(64 * MIB);
+    let (record, text) = ground.run(&order);
+    assert_eq!(record.code, 7, "{text}");
+    let image = ground.runtime.scratch_image(&order.name);
+    let image = image.expect("it has a disk of its own");
+    let mounted = || {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("readable");
+        mounts.contains(&format!("/{} ", order.name))
+    };
+    assert!(mounted(), "until it is forgotten");
+    let until = Instant::now() + Duration::from_secs(60);
+    while ground.runtime.forget(&order.name).is_err() {
+        assert!(Instant::now() < until, "it cannot be forgotten");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!mounted() && !image.exists());
+    assert!(!ground.runtime.own_files(&order.name).exists());
 }

@@ -170,6 +170,8 @@ fn as_root(script: &str) -> ExecOrder {
         directory: None,
         user: Some("0".to_owned()),
         terminal: None,
+        guest: None,
+        background: None,
     }
 }
 

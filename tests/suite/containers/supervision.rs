@@ -94,6 +94,8 @@ fn program(ground: &Ground, name: &RuntimeName) -> Result<ContainerStream, Runti
         directory: None,
         user: None,
         terminal: None,
+        guest: None,
+        background: None,
     };
     ground.runtime.exec(name, &order)
 }

@@ -31,6 +31,7 @@ const WITHOUT_A_CHANGE: &[&str] = &[
     "drawSetupLink",
     "duplicateSession",
     "createUpload",
+    "createFolderUpload",
     "suspendUser",
     "changeUser",
     "putMember",

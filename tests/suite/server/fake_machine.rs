@@ -2,20 +2,23 @@
 //! command says so, and answers streams with fixed words. Starts no process.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use base::link::NodeEnd;
 use base::link::streams::{
-    BoxFuture, ByteStream, ExecRequest, LogChunk, LogStream, Streams, TermInput, TermOutput,
-    TermStream, WindowSize,
+    AppFile, BoxFuture, ByteStream, ExecRequest, LogChunk, LogStream, Streams, TermInput,
+    TermOutput, TermStream, WindowSize,
 };
 use base::observe::Clock;
 use bytes::Bytes;
 use rules::messages::{Assignment, ContainerStatus, ExitRecord, NodeReport, ReportedState, Want};
 use rules::names::{BootId, ContainerName, NodeId, SessionId};
 use rules::refusal::Refusal;
+use rules::refusals::port_unreachable;
 use rules::resources::{Capacity, Device, DeviceShare};
 use rules::units::{CpuShare, Timestamp};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 /// What the machine has for sessions.
@@ -147,6 +150,12 @@ pub(crate) struct FakeStreams {
     pub(crate) execs: Arc<Mutex<Vec<ExecRequest>>>,
     /// Sessions whose logs were to go, in the order in which it was told.
     pub(crate) forgotten: Arc<Mutex<Vec<SessionId>>>,
+    /// Real servers behind ports inside, of every container.
+    pub(crate) apps: Arc<Mutex<BTreeMap<u16, SocketAddr>>>,
+    /// The code with which programs in the background end at once; None: they go on.
+    pub(crate) ends: Arc<Mutex<Option<i32>>>,
+    /// The files in every container that describe apps.
+    pub(crate) files: Arc<Mutex<Vec<AppFile>>>,
 }
 
 impl Streams for FakeStreams {
@@ -161,7 +170,17 @@ impl Streams for FakeStreams {
             .lock()
             .expect("no test panics with it")
             .push(request.clone());
+        let ends = *self.ends.lock().expect("no test panics with it");
         Box::pin(async move {
+            if let (Some(code), Some(_)) = (ends, &request.background) {
+                let (input, _) = mpsc::channel(1);
+                let (words, output) = mpsc::channel(4);
+                let line = TermOutput::Stderr("no such module\n".into());
+                words.send(line).await.expect("the channel has room");
+                let end = TermOutput::Exit(code);
+                words.send(end).await.expect("the channel has room");
+                return Ok(TermStream { input, output });
+            }
             match request.argv.as_slice() {
                 [word, code] if word == "exit" => {
                     let (input, _) = mpsc::channel(1);
@@ -202,9 +221,20 @@ impl Streams for FakeStreams {
         })
     }
 
-    /// Gives back every byte.
+    fn app_files(&self, _: ContainerName) -> BoxFuture<Vec<AppFile>> {
+        let files = self.files.lock().expect("no test panics with it").clone();
+        Box::pin(async { Ok(files) })
+    }
+
+    /// Gives back every byte, where no real server was put there.
     fn dial(&self, _: ContainerName, port: u16) -> BoxFuture<ByteStream> {
+        let apps = self.apps.lock().expect("no test panics with it");
+        let app = apps.get(&port).copied();
         Box::pin(async move {
+            if let Some(app) = app {
+                let stream = TcpStream::connect(app).await.map_err(port_unreachable)?;
+                return Ok(Box::new(stream) as ByteStream);
+            }
             if port == 1 {
                 return Err(Refusal::from_parts(
                     rules::refusal::RefusalKind::Conflict,
@@ -249,6 +279,10 @@ fn echo(greeting: &'static str, code: i32) -> TermStream {
                     words.send(TermOutput::Stdout(text.into())).await
                 }
                 TermInput::CloseInput => break,
+                TermInput::Signal(number) => {
+                    let text = format!("signal {number}\n");
+                    words.send(TermOutput::Stdout(text.into())).await
+                }
             };
             if sent.is_err() {
                 return;

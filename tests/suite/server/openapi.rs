@@ -195,6 +195,15 @@ async fn real_answers_have_the_shapes_of_the_document() {
     assert_eq!(announced.await.status, 201);
     let folder = the_box.post(&the_box.mina, "/api/v1/folders", json!({"name": "data"}));
     assert_eq!(folder.await.status, 201);
+    let below = json!({"path": "train"});
+    let below = the_box.post(&the_box.mina, "/api/v1/folders/data/mkdir", below);
+    assert_eq!(below.await.status, 201);
+    let other = json!({"path": "old"});
+    let other = the_box.post(&the_box.mina, "/api/v1/folders/data/mkdir", other);
+    assert_eq!(other.await.status, 201);
+    let other = json!({"paths": ["old"]});
+    let other = the_box.post(&the_box.mina, "/api/v1/folders/data/remove", other);
+    assert_eq!(other.await.status, 204);
     let preset = json!({"name": "half", "resources": {"cpu": 4, "gpu": 0.5}, "default": true});
     let preset = the_box.post(&the_box.admin, "/api/v1/presets", preset);
     assert_eq!(preset.await.status, 201);
@@ -285,6 +294,22 @@ async fn real_answers_have_the_shapes_of_the_document() {
         ),
         (&the_box.mina, "/api/v1/folders", "FolderPage"),
         (&the_box.mina, "/api/v1/folders/data", "Folder"),
+        (
+            &the_box.mina,
+            "/api/v1/folders/data/entries",
+            "FolderEntryPage",
+        ),
+        (
+            &the_box.mina,
+            "/api/v1/folders/data/removed",
+            "RemovedEntryPage",
+        ),
+        (
+            &the_box.mina,
+            "/api/v1/folders/data/uploads",
+            "FolderUploadPage",
+        ),
+        (&the_box.mina, "/api/v1/storage", "StoragePage"),
         (&the_box.mina, "/api/v1/presets", "PresetPage"),
         (&the_box.mina, "/api/v1/presets/half", "Preset"),
         (
@@ -348,7 +373,7 @@ async fn real_answers_have_the_shapes_of_the_document() {
     let reference = json!({"$ref": "#/components/schemas/IdleDryRun"});
     fits(&served, &reference, &answer, dry_run, &mut wrong);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(held, 58);
+    assert_eq!(held, 61);
     // Every reference of the document leads somewhere.
     let text = served.to_string();
     for (at, _) in text.match_indices("#/components/schemas/") {

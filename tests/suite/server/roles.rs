@@ -38,8 +38,11 @@ fn filled(route: &DocumentedRoute, things: &Things<'_>) -> String {
         .replace("{invitation}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
         .replace("/users/{id}", &format!("/users/{user}"))
         .replace("/folders/{id}", &format!("/folders/{folder}"))
+        .replace("{upload}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
         .replace("/tokens/{id}", "/tokens/no-such-token")
         .replace("{port}", "8080")
+        .replace("{app}", "8080")
+        .replace("{share}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
         .replace("{id}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
 }
 
@@ -55,6 +58,7 @@ fn body(route: &DocumentedRoute) -> String {
         Some("UserPatch") => json!({"role": "user"}).to_string(),
         Some("SuspendRequest") => json!({"suspended": false}).to_string(),
         Some("NewToken") => json!({"name": "t", "scopes": ["me"]}).to_string(),
+        Some("NewSshKey") => json!({"public_key": "none"}).to_string(),
         Some("Preferences") => json!({"language": "ko"}).to_string(),
         Some("PasswordChange") => {
             json!({"old": "wrong-password-1", "new": "another-good-one-9"}).to_string()
@@ -101,8 +105,15 @@ fn body(route: &DocumentedRoute) -> String {
         Some("ResourceGroupNodes") => json!({"nodes": []}).to_string(),
         Some("NewResourceGroupAccess") => json!({"everybody": true}).to_string(),
         Some("ResourceGroupWindows") => json!({"windows": []}).to_string(),
+        Some("NewAppShare") => json!({}).to_string(),
         Some("NewFolder") => json!({"name": "new"}).to_string(),
         Some("FolderPatch") => json!({"name": "newer"}).to_string(),
+        Some("NewFolderDirectory") => json!({"path": "new"}).to_string(),
+        Some("FolderMove") => json!({"from": "new", "to": "newer"}).to_string(),
+        Some("FolderRemoval") => json!({"paths": ["newer"]}).to_string(),
+        Some("RemovedEntries") => {
+            json!({"items": ["019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"]}).to_string()
+        }
         Some("NewPreset") => json!({"name": "new", "resources": {"cpu": 1}}).to_string(),
         Some("PresetPatch") => json!({"position": 1}).to_string(),
         Some("NewIdleRule") => json!({"name": "new", "below": {"cpu": 0.1}}).to_string(),
@@ -169,11 +180,12 @@ pub(super) async fn ask(
     if route.operation == "applyRoster" {
         request = request.header("content-type", "text/csv");
     }
-    if route.path.starts_with("/api/v1/uploads") {
+    if route.path.contains("/uploads") {
         request = request
             .header("tus-resumable", "1.0.0")
             .header("upload-length", "10")
             .header("upload-offset", "0")
+            .header("upload-metadata", "filename YS50eHQ=")
             .header("content-type", "application/offset+octet-stream");
     }
     let request = request.body(Body::from(body(route))).expect("a request");

@@ -237,3 +237,49 @@ async fn a_month_is_closed_and_its_statement_adds_up_and_verifies_without_the_se
         "{page}"
     );
 }
+
+/// The address of a link of a page, found by what stands in front of it and behind it.
+fn link<'p>(page: &'p str, front: &str, behind: &str) -> Option<&'p str> {
+    let (before, _) = page.split_once(behind)?;
+    let (_, address) = before.rsplit_once(front)?;
+    Some(address)
+}
+
+/// Journey: the administrator finds who used what last month in three clicks at most, here in two from the overview.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_used_what_last_month_is_within_three_clicks_of_the_overview() {
+    // The hours that pass here end in the month in which they begin.
+    let now = Clock::system().now();
+    let day: u64 = now.to_string()[8..10].parse().expect("a day");
+    let clock = Clock::set_by_hand(match day > 26 {
+        true => now.plus_seconds(7 * 86_400),
+        false => now,
+    });
+    let the_box = TheBox::by_clock(clock.clone(), &[], Vec::new()).await;
+    let month = UsageMonth::parse(&clock.now().to_string()[..7]).expect("a month");
+    an_hour(&the_box, &the_box.mina).await;
+    an_hour(&the_box, &the_box.jae).await;
+    let mut at = clock.now();
+    while at.to_string()[..7] == month.to_string() {
+        at = at.plus_seconds(86_400);
+    }
+    clock.set(at);
+    let admin = browser(&the_box).await;
+    let mut clicks = 0;
+    let mut click = async |address: &str| {
+        clicks += 1;
+        let answer = the_box.get(&admin, &address.replace("&amp;", "&")).await;
+        assert_eq!(answer.status, 200, "{address}: {}", answer.short());
+        text_of(&answer)
+    };
+    let overview = text_of(&the_box.get(&admin, "/").await);
+    assert!(overview.contains("href=\"/usage\""), "{overview}");
+    let usage = click("/usage").await;
+    let last = link(&usage, "<a href=\"", "\" rel=\"prev\"").expect("a link back");
+    assert!(last.contains(&month.to_string()), "{last}");
+    let found = click(last).await;
+    for name in ["mina", "jae"] {
+        assert!(found.contains(name), "{name}: {found}");
+    }
+    assert!(clicks <= 3, "{clicks} clicks");
+}

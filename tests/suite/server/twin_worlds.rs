@@ -25,7 +25,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 56] = [
+const PAGES: [&str; 60] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -68,6 +68,10 @@ const PAGES: [&str; 56] = [
     "/courses?q=WORD",
     "/courses/COURSE",
     "/folders",
+    "/folders/FOLDER/files",
+    "/folders/FOLDER/removed",
+    "/folders/FOLDER/entry?path=WORD",
+    "/folders/FOLDER/remove?path=WORD",
     "/presets",
     "/presets?q=WORD",
     "/groups",
@@ -84,7 +88,7 @@ const PAGES: [&str; 56] = [
     "/choices/users?user=WORD",
 ];
 /// Pages of administrators, and of one user.
-const ADMINISTRATION: [&str; 11] = [
+const ADMINISTRATION: [&str; 12] = [
     "/users",
     "/users?q=WORD",
     "/users/WORD.user",
@@ -96,6 +100,7 @@ const ADMINISTRATION: [&str; 11] = [
     "/system/branding",
     "/me",
     "/me/keys",
+    "/me/ssh-keys",
 ];
 const STREAMS: [&str; 9] = [
     "/live",
@@ -138,6 +143,7 @@ struct World {
     session: String,
     project: String,
     course: String,
+    folder: String,
 }
 
 impl World {
@@ -148,6 +154,7 @@ impl World {
             session: String::new(),
             project: String::new(),
             course: String::new(),
+            folder: String::new(),
         };
         let user = format!("{word}.user");
         world.user(&user, None).await;
@@ -203,6 +210,11 @@ impl World {
         let folder = json!({"name": word});
         let folder = world.the_box.post(&caller, "/api/v1/folders", folder).await;
         assert!(folder.status.is_success(), "{}", folder.short());
+        world.folder = folder.json()["id"].as_str().expect("an id").to_owned();
+        let path = format!("/api/v1/folders/{}/mkdir", world.folder);
+        let below = world.the_box.post(&caller, &path, json!({"path": word}));
+        let below = below.await;
+        assert!(below.status.is_success(), "{}", below.short());
         let launch = |name: &str, after: Vec<String>| {
             json!({
                 "name": format!("{word}-{name}"),
@@ -380,17 +392,19 @@ impl World {
     /// `path` with what is asked for put in: the things of the other domain in this world, or what no world has.
     fn filled(&self, path: &str, real: bool) -> String {
         let unknown = "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f";
-        let (session, project, course) = match real {
+        let (session, project, course, folder) = match real {
             true => (
                 self.session.as_str(),
                 self.project.as_str(),
                 self.course.as_str(),
+                self.folder.as_str(),
             ),
-            false => (unknown, unknown, unknown),
+            false => (unknown, unknown, unknown, unknown),
         };
         path.replace("SESSION", session)
             .replace("PROJECT", project)
             .replace("COURSE", course)
+            .replace("FOLDER", folder)
             .replace("WORD", WORDS[0])
     }
 
@@ -475,7 +489,10 @@ fn parameters(route: &DocumentedRoute) -> String {
         .replace("/projects/{id}", "/projects/PROJECT")
         .replace("/users/{id}", "/users/WORD.user")
         .replace("/domains/{id}", "/domains/default")
+        .replace("/folders/{id}", "/folders/FOLDER")
         .replace("{port}", "8080")
+        .replace("{app}", "8080")
+        .replace("{share}", "SESSION")
         .replace("{id}", "SESSION")
         .replace("{name}", "WORD")
 }
@@ -614,7 +631,7 @@ async fn an_answer_without_its_filter_differs_between_twin_worlds() {
 }
 
 /// Answers that hold rows of one domain, so that each shows a missing filter.
-const LEAKING: [&str; 54] = [
+const LEAKING: [&str; 56] = [
     "GET /api/v1/sessions",
     "GET /api/v1/sessions/{id}",
     "GET /api/v1/sessions/{id}/events",
@@ -634,6 +651,8 @@ const LEAKING: [&str; 54] = [
     "/courses",
     "/courses/COURSE",
     "GET /api/v1/folders",
+    "GET /api/v1/folders/{id}/entries",
+    "GET /api/v1/storage",
     "GET /api/v1/presets",
     "/presets",
     "GET /api/v1/resource-groups",

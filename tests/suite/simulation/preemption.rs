@@ -18,6 +18,7 @@ use rules::workload::precedence::{MAX_PRIORITY, Precedence};
 use rules::world::{ClusterSnapshot, NodeRecord};
 
 use super::random::Random;
+use super::rule_seeds;
 
 const SEEDS: u64 = 12;
 const MINUTES: u64 = 600;
@@ -370,7 +371,7 @@ fn play(seed: u64, planted: Option<PreemptionFault>) -> PreemptionRun {
 #[test]
 fn who_is_preempted_said_so_is_needed_and_waits_again() {
     let (mut preempted, mut ended) = (0, 0);
-    for seed in 0..SEEDS {
+    for seed in 0..rule_seeds(SEEDS) {
         let play = play(seed, None);
         assert_eq!(play.broken, None, "seed {seed}, minute {}", play.minute);
         preempted += play.preempted.len();

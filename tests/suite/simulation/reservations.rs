@@ -17,6 +17,7 @@ use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::world::{ClusterSnapshot, NodeRecord};
 
 use super::random::Random;
+use super::rule_seeds;
 
 const SEEDS: u64 = 40;
 const MINUTES: u64 = 600;
@@ -480,7 +481,7 @@ impl Play {
 #[test]
 fn reserved_devices_are_their_members_alone() {
     let (mut stopped, mut members, mut warned) = (0, 0, 0);
-    for seed in 0..SEEDS {
+    for seed in 0..rule_seeds(SEEDS) {
         let end = Play::new(seed, None).play();
         assert_eq!(end.broken, None, "seed {seed}, minute {}", end.minute);
         stopped += end.stopped;
@@ -494,7 +495,7 @@ fn reserved_devices_are_their_members_alone() {
 #[test]
 fn reserved_devices_that_are_gone_are_replaced() {
     let mut members = 0;
-    for seed in 0..SEEDS {
+    for seed in 0..rule_seeds(SEEDS) {
         let end = Play::new(seed, None).worn().play();
         assert_eq!(end.broken, None, "seed {seed}, minute {}", end.minute);
         members += end.members;

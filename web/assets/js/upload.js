@@ -2,17 +2,17 @@
 // works without it; then the browser sends everything at once.
 
 const PIECE = 8 * 1024 * 1024;
-const TUS = { "Tus-Resumable": "1.0.0" };
-const base64 = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text)));
-const wait = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
-const human = (bytes) => {
+export const TUS = { "Tus-Resumable": "1.0.0" };
+export const base64 = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text)));
+export const wait = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+export const human = (bytes) => {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0;
   while (bytes >= 1024 && unit < 4) { bytes /= 1024; unit += 1; }
   return `${bytes >= 100 || unit === 0 ? Math.round(bytes) : bytes.toFixed(1)} ${units[unit]}`;
 };
 
-class Refused extends Error {}
+export class Refused extends Error {}
 
 // A fault at its field, as the server writes it.
 function mark(control, text) {

@@ -8,6 +8,7 @@ use rules::idleness::{EXTEND_SECONDS, MAX_EXEMPT_LENGTH};
 use rules::image::MAX_REFERENCE_LENGTH;
 use rules::permissions::Permission;
 use rules::preset::MAX_PRESET_TITLE;
+use rules::resources::{MAX_DISK, MIN_DISK};
 use rules::session::{
     MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS, MAX_DEPENDENCIES, MAX_LABEL_LENGTH, MAX_LABELS,
     MAX_RUN_SECONDS, MAX_VARIABLES,
@@ -39,15 +40,21 @@ const EMAIL: &str = r"^(|[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9]([A-Za-z0-9
 const PNG: &str = r"^iVBORw0KGgoAAAANSUhEUgAA((A[B-Za-z0-9+/][AEIMQUYcgkosw048]|AA[EIMQUYcgkosw048]|B[A-Za-z0-9+/][AEIMQUYcgkosw048])A|CAAA)AA(A[B-Za-z0-9+/]|[B-Za-f][A-Za-z0-9+/]|gA)([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
 /// A day, or a time of one: local, or with `Z` or an offset.
 const TYPED_TIME: &str = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$";
+/// The name of an app, or a port.
+const APP: &str = "^([a-z]([a-z0-9-]{0,30}[a-z0-9])?|[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$";
 /// A month, or nothing.
 const MONTH: &str = "^(|(19[7-9][0-9]|[2-8][0-9]{3})-(0[1-9]|1[0-2]))$";
 /// An address over TLS. Neither programs of this machine, which may go without, nor hosts that are an IP address are said
 /// here: generated requests would name machines of strangers.
 const WEBHOOK: &str = r"^https://([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?|([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)(:([1-9][0-9]{0,3}|[1-5][0-9]{4}))?([/?][!$%&'()*+,./0-9:;=?@A-Z\[\]_a-z~-]*)?$";
+/// The line of an Ed25519 key. Keys of the other kinds are taken too and not said here: hardly any text that looks like one
+/// is one.
+const SSH_KEY: &str =
+    r"^ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI[A-P][A-Za-z0-9+/]{42}( [!-~]{1,60})?$";
 /// A price of nothing.
 const FREE: &str = "^(0{1,7}([.]0{1,6})?)?$";
 /// The fields of `Limits`.
-const LIMITS: [&str; 12] = [
+const LIMITS: [&str; 14] = [
     "waiting",
     "waiting_bytes",
     "sessions",
@@ -57,9 +64,11 @@ const LIMITS: [&str; 12] = [
     "gpu_each",
     "cpu_each",
     "memory_each",
+    "disk_each",
     "runtime_seconds",
     "priority",
     "sign_ins",
+    "folder_bytes",
 ];
 /// The fields of `IdleThresholds`.
 const THRESHOLDS: [&str; 4] = ["gpu_percent", "cpu", "terminals", "keys"];
@@ -75,6 +84,17 @@ fn plain() -> String {
 /// Plain text that is more than blanks.
 fn named() -> String {
     format!("^[^{HIDDEN}]*[^{HIDDEN}{BLANKS}][^{HIDDEN}]*$")
+}
+
+/// A path below a folder, or none: names that are more than dots, short enough in letters of any length.
+fn below_folder() -> String {
+    let name = format!("[^/%{HIDDEN}]{{0,20}}[^/%.{HIDDEN}][^/%{HIDDEN}]{{0,20}}");
+    format!("^({name}(/{name}){{0,15}})?$")
+}
+
+/// The same, and not none.
+fn in_folder() -> Value {
+    json!({"pattern": below_folder(), "minLength": 1})
 }
 
 fn image() -> Value {
@@ -97,6 +117,10 @@ fn password() -> Value {
 
 fn webhook_address() -> Value {
     json!({"pattern": WEBHOOK, "maxLength": MAX_WEBHOOK_ADDRESS})
+}
+
+fn ssh_key() -> Value {
+    json!({"pattern": SSH_KEY, "maxLength": 256})
 }
 
 fn typed_time() -> Value {
@@ -307,6 +331,10 @@ fn all() -> Vec<(&'static str, Value)> {
             json!({"minimum": MIN_SLICE}),
         ),
         (
+            "/LaunchResources/properties/disk",
+            json!({"minimum": MIN_DISK.0, "maximum": MAX_DISK.0}),
+        ),
+        (
             "/LaunchResources/properties/mig",
             json!({"pattern": PROFILE}),
         ),
@@ -405,6 +433,14 @@ fn all() -> Vec<(&'static str, Value)> {
             "/NewAllowance/properties/limits",
             json!({"anyOf": given(&LIMITS)}),
         ),
+        ("/NewFolderDirectory/properties/path", in_folder()),
+        ("/FolderMove/properties/from", in_folder()),
+        ("/FolderMove/properties/to", in_folder()),
+        ("/FolderRemoval/properties/paths/items", in_folder()),
+        (
+            "/RemovedEntries/properties/items/items",
+            json!({"format": "uuid"}),
+        ),
         ("/NewDomain/properties/title", text(100)),
         ("/DomainPatch/properties/title", text(100)),
         ("/NewProject/properties/title", text(100)),
@@ -457,6 +493,11 @@ fn all() -> Vec<(&'static str, Value)> {
             json!({"enum": ["light", "dark", "system", null]}),
         ),
         ("/Preferences/properties/time_zone", time_zone()),
+        ("/NewSshKey/properties/public_key", ssh_key()),
+        (
+            "/NewSshKey/properties/name",
+            json!({"pattern": named(), "maxLength": 64}),
+        ),
         ("/NewToken/properties/name", json!({"pattern": named()})),
         ("/NewToken/properties/scopes/items", json!({"enum": scopes})),
         ("/Limits/properties/gpu", amount()),
@@ -576,6 +617,7 @@ fn merge(into: &mut Value, from: Map<String, Value>) {
 pub(super) fn parameter(path: &str, name: &str) -> Value {
     match name {
         "cols" | "rows" | "port" => json!({"type": "integer", "minimum": 1, "maximum": 65535}),
+        "app" => json!({"type": "string", "pattern": APP}),
         "limit" => json!({"type": "integer", "minimum": 1, "maximum": 500}),
         "patience" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
         // An empty word is one that was left out.
@@ -635,6 +677,12 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
             "anyOf": [{"enum": ["*"]}, {"pattern": r#"^"[0-9]{1,18}"$"#}],
         }),
         "Tus-Resumable" => json!({"type": "string", "enum": ["1.0.0"]}),
+        "Upload-Length" if path.contains("/folders/") => {
+            json!({"type": "integer", "minimum": 0, "maximum": 1_u64 << 40})
+        }
+        "Upload-Metadata" => json!({"type": "string", "examples": ["filename YS50eHQ="]}),
+        "path" => json!({"type": "string", "pattern": below_folder()}),
+        "format" => json!({"type": "string", "enum": ["", "zip", "tar"]}),
         "Upload-Length" => json!({"type": "integer", "minimum": 1, "maximum": 512_u64 << 30}),
         "topics" => json!({"type": "string", "pattern": TOPICS}),
         _ => json!({"type": "string"}),

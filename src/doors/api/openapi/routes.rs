@@ -276,6 +276,71 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/sessions/{id}/apps",
+        operation: "listApps",
+        tag: "apps",
+        summary: "List the apps of a session; none while it does not run",
+        needs: ENTER,
+        answer: SuccessReply::Schema("AppPage"),
+        refusals: &[404, 422, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/sessions/{id}/apps/{app}",
+        operation: "getApp",
+        tag: "apps",
+        summary: "Show an app, by name or by the number of its port, and whether it answers",
+        needs: ENTER,
+        answer: SuccessReply::Schema("App"),
+        refusals: &[404, 409, 422, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/sessions/{id}/apps/{app}/open",
+        operation: "openApp",
+        tag: "apps",
+        summary: "Start an app unless it answers, and give a link that opens it once, within 30 seconds",
+        needs: ENTER,
+        answer: SuccessReply::Schema("OpenedApp"),
+        refusals: &[404, 409, 422, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/sessions/{id}/apps/{app}/shares",
+        operation: "listAppShares",
+        tag: "apps",
+        summary: "List whom an app is shared with",
+        needs: ENTER,
+        answer: SuccessReply::Schema("AppSharePage"),
+        refusals: &[404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/sessions/{id}/apps/{app}/shares",
+        operation: "shareApp",
+        tag: "apps",
+        summary: "Share an app with a member of the session's project, or with all of them, for a time",
+        needs: ENTER,
+        body: Some("NewAppShare"),
+        status: 201,
+        answer: SuccessReply::Schema("AppShare"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/sessions/{id}/apps/{app}/shares/{share}",
+        operation: "unshareApp",
+        tag: "apps",
+        summary: "Take a share back; what its visitors have open is closed",
+        needs: ENTER,
+        status: 204,
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/queue",
         operation: "listQueue",
         summary: "What waits, in the order it will start, and why; 200 a page",
@@ -1547,6 +1612,216 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/folders/{id}/entries",
+        operation: "listFolderEntries",
+        tag: "folders",
+        summary: "List a directory of a folder of yours: directories first, then all else, by name",
+        needs: WRITE,
+        query: &[
+            (
+                "path",
+                "a directory, from the top of the folder; left out: the top",
+            ),
+            ("q", "what names contain"),
+            ("limit", "1 to 500, 200 when left out"),
+            ("cursor", "from the page before"),
+        ],
+        answer: SuccessReply::Schema("FolderEntryPage"),
+        refusals: &[400, 404, 409, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/folders/{id}/files",
+        operation: "readFolderFile",
+        tag: "folders",
+        summary: "Take a file of a folder of yours, or with Range a part of it",
+        needs: WRITE,
+        query: &[("path", "the file, from the top of the folder")],
+        answer: SuccessReply::File("application/octet-stream"),
+        refusals: &[400, 404, 409, 416, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/folders/{id}/archive",
+        operation: "archiveFolder",
+        tag: "folders",
+        summary: "Take a directory of a folder of yours as one file",
+        needs: WRITE,
+        query: &[
+            (
+                "path",
+                "a directory, from the top of the folder; left out: all of it",
+            ),
+            ("format", "zip or tar; zip when left out"),
+        ],
+        answer: SuccessReply::File("application/zip"),
+        refusals: &[400, 404, 409, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/mkdir",
+        operation: "makeFolderDirectory",
+        tag: "folders",
+        summary: "Make a directory in a folder of yours",
+        needs: WRITE,
+        body: Some("NewFolderDirectory"),
+        status: 201,
+        answer: SuccessReply::Schema("FolderEntry"),
+        refusals: &[400, 404, 409, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/move",
+        operation: "moveFolderEntry",
+        tag: "folders",
+        summary: "Give a file or a directory of a folder of yours another name or place",
+        needs: WRITE,
+        body: Some("FolderMove"),
+        answer: SuccessReply::Schema("FolderEntry"),
+        refusals: &[400, 404, 409, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/remove",
+        operation: "removeFolderEntries",
+        tag: "folders",
+        summary: "Remove files and directories of a folder of yours: into its trash, or for good",
+        needs: WRITE,
+        body: Some("FolderRemoval"),
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[400, 404, 409, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/folders/{id}/removed",
+        operation: "listRemovedEntries",
+        tag: "folders",
+        summary: "List the trash of a folder of yours, newest first, at most 1,000",
+        needs: WRITE,
+        answer: SuccessReply::Schema("RemovedEntryPage"),
+        refusals: &[404, 409, 429],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/folders/{id}/removed",
+        operation: "emptyRemovedEntries",
+        tag: "folders",
+        summary: "Remove all that is in the trash of a folder of yours for good",
+        needs: WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404, 409, 429],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/removed/restore",
+        operation: "restoreRemovedEntries",
+        tag: "folders",
+        summary: "Put files and directories back where they were, over no other ones",
+        needs: WRITE,
+        body: Some("RemovedEntries"),
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[400, 404, 409, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/removed/purge",
+        operation: "purgeRemovedEntries",
+        tag: "folders",
+        summary: "Remove some of what is in the trash of a folder of yours for good",
+        needs: WRITE,
+        body: Some("RemovedEntries"),
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[400, 404, 409, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/folders/{id}/uploads",
+        operation: "listFolderUploads",
+        tag: "folders",
+        summary: "List the files on their way into a folder of yours",
+        needs: WRITE,
+        answer: SuccessReply::Schema("FolderUploadPage"),
+        refusals: &[404, 409, 429],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "OPTIONS",
+        path: "/api/v1/folders/{id}/uploads",
+        operation: "describeFolderUploads",
+        tag: "folders",
+        summary: "What folders know of tus",
+        needs: Needs::Nothing,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/uploads",
+        operation: "createFolderUpload",
+        tag: "folders",
+        summary: "Begin a file of a folder of yours (tus 1.0.0)",
+        needs: WRITE,
+        status: 201,
+        answer: SuccessReply::Schema("FolderUpload"),
+        refusals: &[400, 404, 409, 412, 413, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "HEAD",
+        path: "/api/v1/folders/{id}/uploads/{upload}",
+        operation: "getFolderUpload",
+        tag: "folders",
+        summary: "How far a file is (tus 1.0.0)",
+        needs: WRITE,
+        answer: SuccessReply::Nothing,
+        refusals: &[404, 409, 412, 429],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PATCH",
+        path: "/api/v1/folders/{id}/uploads/{upload}",
+        operation: "appendFolderUpload",
+        tag: "folders",
+        summary: "Send a piece of a file (tus 1.0.0); the last one puts it in its place",
+        needs: WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[400, 404, 409, 412, 413, 415, 422, 429, 460, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/folders/{id}/uploads/{upload}",
+        operation: "abortFolderUpload",
+        tag: "folders",
+        summary: "Call a file on its way off (tus 1.0.0)",
+        needs: WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404, 409, 412, 429],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/storage",
+        operation: "listStorage",
+        tag: "folders",
+        summary: "List what the folders of each user take, of yourself and of users whose sessions you see",
+        needs: READ,
+        answer: SuccessReply::Schema("StoragePage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/presets",
         operation: "listPresets",
         tag: "tenancy",
@@ -2073,6 +2348,40 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/me/ssh-keys",
+        operation: "listSshKeys",
+        tag: "users",
+        summary: "List your public keys for SSH",
+        needs: ME,
+        answer: SuccessReply::Schema("SshKeyPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/me/ssh-keys",
+        operation: "addSshKey",
+        tag: "users",
+        summary: "Add a public key that you sign in with over SSH",
+        needs: ME,
+        body: Some("NewSshKey"),
+        status: 201,
+        answer: SuccessReply::Schema("SshKey"),
+        refusals: &[400, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/me/ssh-keys/{id}",
+        operation: "removeSshKey",
+        tag: "users",
+        summary: "Remove a public key",
+        needs: ME,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/me/notices",
         operation: "listNotices",
         tag: "users",
@@ -2580,6 +2889,16 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "This machine's own certificate authority, and its fingerprint",
         needs: Needs::Nothing,
         answer: SuccessReply::Schema("Authority"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/ssh",
+        operation: "getSshServer",
+        tag: "system",
+        summary: "How sessions are reached by SSH, and the fingerprint of the server's key",
+        needs: Needs::Nothing,
+        answer: SuccessReply::Schema("SshServer"),
+        refusals: &[404],
         ..ROUTE
     },
     DocumentedRoute {

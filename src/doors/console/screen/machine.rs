@@ -13,7 +13,7 @@ use super::ConsoleRole;
 use crate::doors::cli;
 use crate::doors::console::{ConsoleStatus, HealthFact};
 
-/// Everything for the first screen; costs three calls of the local server.
+/// Everything for the first screen; costs four calls of the local server.
 pub(super) fn seen(own: &ConsoleRole<'_>, setup: Option<String>) -> ConsoleStatus {
     let now = jiff::Zoned::now();
     let overview = own.call("GET", "/api/v1/overview", None);
@@ -32,6 +32,8 @@ pub(super) fn seen(own: &ConsoleRole<'_>, setup: Option<String>) -> ConsoleStatu
         (Ok(overview), Ok(settings)) => {
             let trust = own.call("GET", "/api/v1/trust", None).ok();
             seen.fingerprint = trust.and_then(|t| t["fingerprint"].as_str().map(str::to_owned));
+            let ssh = own.call("GET", "/api/v1/ssh", None).ok();
+            seen.ssh = ssh.and_then(|ssh| ssh["fingerprint"].as_str().map(str::to_owned));
             seen.addresses = addresses(settings, &network::interfaces(Path::new("/")));
             seen.health = health(overview, setup_open(own));
         }
@@ -205,6 +207,7 @@ pub(super) fn as_lines(seen: &ConsoleStatus) -> Vec<String> {
             .iter()
             .map(|print| format!("certificate SHA-256 {print}")),
     );
+    lines.extend(seen.ssh.iter().map(|print| format!("ssh {print}")));
     lines.extend(
         seen.health
             .iter()
@@ -218,6 +221,7 @@ pub(super) fn as_json(seen: &ConsoleStatus) -> Value {
         "host": seen.host, "version": seen.version, "clock": seen.clock,
         "addresses": seen.addresses.iter().map(|(address, note)| json!({"address": address, "note": note})).collect::<Vec<_>>(),
         "fingerprint": seen.fingerprint,
+        "ssh": seen.ssh,
         "health": seen.health.iter().map(|fact| json!({"text": fact.text, "well": fact.well})).collect::<Vec<_>>(),
         "silent": seen.silent,
     })

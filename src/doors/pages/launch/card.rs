@@ -397,6 +397,7 @@ mod tests {
             sentence: String::new(),
             eta: None,
             outlook: None,
+            likely: None,
             replicas: None,
             node: Some("box".into()),
             devices,

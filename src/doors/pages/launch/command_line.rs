@@ -25,6 +25,7 @@ pub(super) fn line(visit: &RequestContext, sent: &LaunchForm) -> String {
         "--shm",
         size(&sent.shm, Bytes::parse(&point(sent.shm.trim())).ok()),
     );
+    put("--disk", size(&sent.disk, memory(&sent.disk).ok()));
     let share = point(sent.gpu.trim()).into_owned();
     put("--gpu", if share == "0" { String::new() } else { share });
     put(

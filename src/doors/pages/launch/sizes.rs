@@ -125,6 +125,7 @@ pub(super) async fn begin(
         &sent.gpu_memory,
         &sent.mig,
         &sent.shm,
+        &sent.disk,
         &sent.max_runtime,
     ];
     if amounts.into_iter().any(|field| !field.trim().is_empty()) {
@@ -194,6 +195,7 @@ fn of_preset(t: Text, preset: PresetView) -> OfferedSize {
         cpu,
         memory,
         shm,
+        disk,
         gpu,
         gpu_memory,
         mig,
@@ -206,6 +208,7 @@ fn of_preset(t: Text, preset: PresetView) -> OfferedSize {
     note.extend(memory_of_gpu.map(|memory| t.presets_gpu_memory_of(memory)));
     note.extend(mig.map(|profile| profile.to_string()));
     note.extend(shm.map(|shm| t.presets_shm_of(components::size(shm.0))));
+    note.extend(disk.map(|disk| t.presets_disk_of(components::size(disk.0))));
     let limit = preset.max_runtime_seconds;
     note.extend(limit.map(|seconds| components::span(t, seconds)));
     let mut fills = Filling::new();
@@ -217,6 +220,7 @@ fn of_preset(t: Text, preset: PresetView) -> OfferedSize {
     fills.push(("gpu_memory", text(gpu_memory.map(typed_memory))));
     fills.push(("mig", text(mig.map(|mig| mig.to_string()))));
     fills.push(("shm", text(shm.map(typed_size))));
+    fills.push(("disk", text(disk.map(typed_memory))));
     let limit = preset.max_runtime_seconds.map(typed_span);
     fills.push(("max_runtime", text(limit)));
     OfferedSize {
@@ -273,6 +277,7 @@ fn field<'a>(form: &'a LaunchForm, name: &str) -> &'a str {
         "gpu_memory" => &form.gpu_memory,
         "mig" => &form.mig,
         "shm" => &form.shm,
+        "disk" => &form.disk,
         "max_runtime" => &form.max_runtime,
         _ => "",
     }
@@ -287,6 +292,7 @@ fn fill(form: &mut LaunchForm, all: &[(&'static str, String)]) {
             "gpu_memory" => &mut form.gpu_memory,
             "mig" => &mut form.mig,
             "shm" => &mut form.shm,
+            "disk" => &mut form.disk,
             "max_runtime" => &mut form.max_runtime,
             _ => continue,
         };

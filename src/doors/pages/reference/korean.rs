@@ -96,6 +96,27 @@ const SUMMARIES: &[(&str, &str)] = &[
         "강좌 구성원의 알림으로 메시지를 보냅니다",
     ),
     (
+        "listApps",
+        "세션의 앱을 나열합니다. 실행 중이 아니면 비어 있습니다",
+    ),
+    (
+        "getApp",
+        "이름이나 포트 번호로 앱 하나와 응답 여부를 보여 줍니다",
+    ),
+    (
+        "openApp",
+        "앱을 시작하고 30초 안에 한 번 열 수 있는 링크를 줍니다",
+    ),
+    ("listAppShares", "앱을 공유한 사용자를 나열합니다"),
+    (
+        "shareApp",
+        "앱을 세션의 프로젝트 구성원 한 명이나 모두와 기간을 정해 공유합니다",
+    ),
+    (
+        "unshareApp",
+        "공유를 해제합니다. 그 공유로 열어 둔 앱은 닫힙니다",
+    ),
+    (
         "listFolders",
         "자기 폴더와 세션을 볼 수 있는 사용자의 폴더를 나열합니다",
     ),
@@ -113,6 +134,68 @@ const SUMMARIES: &[(&str, &str)] = &[
         "폴더를 휴지통으로 옮깁니다. 30일 동안 남습니다",
     ),
     ("restoreFolder", "휴지통의 폴더를 파일과 함께 되돌립니다"),
+    (
+        "listFolderEntries",
+        "자기 폴더의 디렉터리를 디렉터리부터 이름순으로 나열합니다",
+    ),
+    (
+        "readFolderFile",
+        "자기 폴더의 파일을 내려받습니다. Range로 일부만 받을 수 있습니다",
+    ),
+    (
+        "archiveFolder",
+        "자기 폴더의 디렉터리를 파일 하나로 내려받습니다",
+    ),
+    ("makeFolderDirectory", "자기 폴더에 디렉터리를 만듭니다"),
+    (
+        "moveFolderEntry",
+        "자기 폴더의 파일이나 디렉터리의 이름과 위치를 바꿉니다",
+    ),
+    (
+        "removeFolderEntries",
+        "자기 폴더의 파일과 디렉터리를 폴더의 휴지통으로 옮기거나 완전히 지웁니다",
+    ),
+    (
+        "listRemovedEntries",
+        "자기 폴더의 휴지통을 최근 것부터 1,000개까지 나열합니다",
+    ),
+    (
+        "emptyRemovedEntries",
+        "자기 폴더의 휴지통에 있는 것을 모두 완전히 지웁니다",
+    ),
+    (
+        "restoreRemovedEntries",
+        "파일과 디렉터리를 원래 자리로 되돌립니다. 다른 것 위에는 놓지 않습니다",
+    ),
+    (
+        "purgeRemovedEntries",
+        "자기 폴더의 휴지통에 있는 것 가운데 일부를 완전히 지웁니다",
+    ),
+    (
+        "listFolderUploads",
+        "자기 폴더로 보내는 중인 파일을 나열합니다",
+    ),
+    (
+        "describeFolderUploads",
+        "폴더가 지원하는 tus 기능을 보여 줍니다",
+    ),
+    (
+        "createFolderUpload",
+        "자기 폴더로 파일을 보내기 시작합니다(tus 1.0.0)",
+    ),
+    (
+        "getFolderUpload",
+        "파일을 어디까지 받았는지 보여 줍니다(tus 1.0.0)",
+    ),
+    (
+        "appendFolderUpload",
+        "파일의 일부를 보냅니다. 마지막까지 오면 제자리에 놓입니다(tus 1.0.0)",
+    ),
+    ("abortFolderUpload", "보내던 파일을 취소합니다(tus 1.0.0)"),
+    (
+        "listStorage",
+        "자기 폴더와 세션을 볼 수 있는 사용자의 폴더가 쓰는 크기를 나열합니다",
+    ),
     (
         "listPresets",
         "볼 수 있는 프리셋, 또는 한 프로젝트에서 시작할 때 고를 수 있는 프리셋",
@@ -369,6 +452,13 @@ const SUMMARIES: &[(&str, &str)] = &[
         "요청에 서명하는 키를 만듭니다. 비밀 값은 이 응답에만 있습니다",
     ),
     ("revokeAccessKey", "접근 키를 폐기합니다"),
+    ("listSshKeys", "내 SSH 공개 키 목록"),
+    ("addSshKey", "SSH로 로그인할 공개 키를 등록합니다"),
+    ("removeSshKey", "공개 키를 지웁니다"),
+    (
+        "getSshServer",
+        "SSH로 세션에 연결하는 방법과 서버 키의 지문",
+    ),
     ("signIn", "사용자 이름과 비밀번호로 토큰을 받습니다"),
     ("setUp", "첫 관리자를 한 번 만듭니다"),
     (
@@ -682,6 +772,25 @@ const QUERIES: &[(&str, &str, &str)] = &[
         "project",
         "이름이나 ID. 그 프로젝트에서 시작할 때 고를 수 있는 프리셋만",
     ),
+    (
+        "listFolderEntries",
+        "path",
+        "폴더의 맨 위에서 시작하는 디렉터리. 없으면 맨 위",
+    ),
+    ("listFolderEntries", "q", "이름에 들어 있는 글자"),
+    ("listFolderEntries", "limit", "1부터 500까지, 없으면 200"),
+    ("listFolderEntries", "cursor", "앞 쪽의 응답에 있는 값"),
+    (
+        "readFolderFile",
+        "path",
+        "폴더의 맨 위에서 시작하는 파일 경로",
+    ),
+    (
+        "archiveFolder",
+        "path",
+        "폴더의 맨 위에서 시작하는 디렉터리. 없으면 전체",
+    ),
+    ("archiveFolder", "format", "zip 또는 tar. 없으면 zip"),
     ("listLimits", "user", "이름이나 ID. 없으면 나"),
     (
         "listLimits",

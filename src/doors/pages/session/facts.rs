@@ -13,7 +13,7 @@ use rules::workload::precedence::USUAL_PRIORITY;
 use super::super::components::{self, Alert, IconFact};
 use super::super::request_context::RequestContext;
 use super::super::sessions::held;
-use super::super::{gpus, launch, presenter};
+use super::super::{gpus, launch, presenter, ssh_keys};
 use crate::doors::launch_texts;
 use crate::doors::text::{Text, codes};
 
@@ -249,6 +249,9 @@ pub(super) fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec
         (t.where_shm().to_owned(), components::size(given.shm.0)),
         (t.where_network().to_owned(), t.where_loopback().to_owned()),
     ]);
+    if let Some(disk) = given.disk {
+        all.push((t.where_disk().to_owned(), components::size(disk.0)));
+    }
     if let Some(seconds) = session.max_runtime_seconds.or(session.timeout_seconds) {
         all.push((
             t.where_max_runtime().to_owned(),
@@ -304,11 +307,12 @@ pub(super) fn no_processes(
 }
 
 /// The commands that open this session from the user's own computer, with their numbers, for one that they can enter now.
-/// A session of another user is called by its id: its name may be that of one of the reader's own.
+/// A session of another user is called by its id: its name may be that of one of the reader's own. `ssh` is the port of SSH.
 pub(super) fn remote(
     visit: &RequestContext,
     session: &SessionView,
     own: bool,
+    ssh: Option<u16>,
 ) -> Vec<(usize, String)> {
     let scheme = if visit.secure { "https" } else { "http" };
     let called = match own {
@@ -319,11 +323,19 @@ pub(super) fn remote(
         SessionKind::Interactive => format!("fardel attach {called}"),
         SessionKind::Batch => format!("fardel exec -it {called} sh"),
     };
+    let by_ssh = ssh.map(|port| {
+        let called = match own {
+            true => called.clone(),
+            false => format!("{}+{}", session.owner.name, session.name),
+        };
+        ssh_keys::command(&called, visit, port)
+    });
     [
         format!("fardel login {scheme}://{}", visit.authority),
         enter,
     ]
     .into_iter()
+    .chain(by_ssh)
     .enumerate()
     .collect()
 }

@@ -1,6 +1,7 @@
 //! A sample world with a bit of everything: busy and free rows, a waiting session, a failed one, a paused one,
 //! long names, and the empty states. Sums are consistent: 16 cores, 64 GiB.
 
+use api::apps::AppState;
 use askama::Template as _;
 
 use server::actions::settings::SettingStanding;
@@ -9,6 +10,7 @@ use server::actions::system::Diagnostic;
 use super::super::about::AboutPage;
 use super::super::access_keys::{AccessKeysPage, OwnKeyRow, ShownKey};
 use super::super::announced::{AnnouncedPage, AnnouncedRow, BareAnnouncedPage};
+use super::super::apps::{AppPage, AppRow, AppShareRow, AppsPage, SessionLink, SharedAppPage};
 use super::super::attention;
 use super::super::awaited::{AwaitedSession, AwaitedSessions};
 use super::super::branding::{BrandingFields, BrandingPage};
@@ -19,7 +21,10 @@ use super::super::components::{
 };
 use super::super::dialog::{DialogForm, DialogLink, DialogPage};
 use super::super::docs::DocsPage;
-use super::super::folders::{FoldersPage, OwnFolderRow};
+use super::super::folder_files::{
+    FolderEntryPage, FolderFileRow, FolderFilesPage, FolderRemovedPage, PathCrumb, RemovedFileRow,
+};
+use super::super::folders::{FolderSpace, FoldersPage, OwnFolderRow};
 use super::super::gpus::{self, GpuPage, GpusPage};
 use super::super::history;
 use super::super::hues;
@@ -45,6 +50,7 @@ use super::super::settings;
 use super::super::setup::SetupPage;
 use super::super::sign_in_links::{LinkedAccount, LoginLinkPage, ShownLink, SignInLinkPage};
 use super::super::sign_ins::SignInRow;
+use super::super::ssh_keys::{OwnSshKeyRow, ReachedBySsh, SshKeysPage};
 use super::super::system::{self, SystemPage};
 use super::super::table::{
     self, DataTable, EmptyTable, FilterBar, FilterExample, FilterPicker, RowAction, RowMark,
@@ -101,6 +107,8 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             "session-ended",
             session(t, SessionTab::Terminal, SampleMoment::Ended).render(),
         ),
+        ("shared-app", shared_app(t, true).render()),
+        ("shared-app-rests", shared_app(t, false).render()),
         ("history", history_page(t, false).render()),
         ("history-empty", history_page(t, true).render()),
         ("gpus", gpus(t, false).render()),
@@ -236,6 +244,39 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         };
         all.push((name, page.render()));
     }
+    for (name, many, off) in [
+        ("ssh-keys", false, false),
+        ("ssh-keys-full", true, false),
+        ("ssh-keys-off", false, true),
+    ] {
+        let own = OwnSshKeyRow {
+            id: "0199f0a3-6c1e-7d40".into(),
+            name: "laptop".into(),
+            kind: "ssh-ed25519".into(),
+            fingerprint: "SHA256:NWzrYSgOvAuFvfSw/YsPp1MrDu3JDInpo/A71xW7hG0".into(),
+            ends: t.common_never().into(),
+            used: t.common_ago("3 min"),
+        };
+        let server = ReachedBySsh {
+            line: "ssh train@fardel-01 -p 7822".into(),
+            fingerprint: "SHA256:uNiVztksCsDhcc0u9e8BrqURzdVxNf8sxGhFrq8MT1E".into(),
+        };
+        let page = SshKeysPage {
+            t,
+            f: layout(t, Nav::Me, false),
+            server: (!off).then_some(server),
+            keys: (!off).then_some(own).into_iter().collect(),
+            full: match many {
+                true => t.me_token_oldest("laptop"),
+                false => String::new(),
+            },
+            public_key: String::new(),
+            name: String::new(),
+            lifetimes: vec![components::Choice::new("0", t.ssh_keys_for_good(), true)],
+        };
+        all.push((name, page.render()));
+    }
+    app_pages(t, &mut all);
     for (name, is_empty) in [("folders", false), ("folders-none", true)] {
         let one = |name: &str, purged: &str| OwnFolderRow {
             id: "0199f0a3-6c1e-7d40".into(),
@@ -256,7 +297,110 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                 .then(|| one("old", "28 Feb 10:00"))
                 .into_iter()
                 .collect(),
+            space: FolderSpace {
+                text: t.folders_space_of("41 GiB", "50 GiB"),
+                percent: 82,
+                tone: "w",
+                note: t.folders_space_near(),
+            },
             name: String::new(),
+        };
+        all.push((name, page.render()));
+    }
+    let crumbs = |names: &[&str]| -> Vec<PathCrumb> {
+        let one = |name: &&str| PathCrumb {
+            name: (*name).into(),
+            href: "/folders/0199f0a3-6c1e-7d40/files?path=train".into(),
+        };
+        names.iter().map(one).collect()
+    };
+    for (name, is_empty) in [("folder-files", false), ("folder-files-none", true)] {
+        let row = |name: &str, icon: &'static str, kind: &str, download: &str| FolderFileRow {
+            name: name.into(),
+            href: "/folders/0199f0a3-6c1e-7d40/files?path=train".into(),
+            icon,
+            kind: kind.into(),
+            size: "1.2 GiB".into(),
+            modified: "28 Feb 10:00".into(),
+            details: "/folders/0199f0a3-6c1e-7d40/entry?path=train".into(),
+            removal: "/folders/0199f0a3-6c1e-7d40/remove?path=train".into(),
+            download: download.into(),
+        };
+        let page = FolderFilesPage {
+            t,
+            f: layout(t, Nav::Folders, false),
+            id: "0199f0a3-6c1e-7d40".into(),
+            folder: "data".into(),
+            crumbs: crumbs(&[t.folders_title(), "data", "train"]),
+            here: "train".into(),
+            words: String::new(),
+            total: t.folder_files_total(2),
+            usage: t.folder_files_usage("1.2 GiB", 1024, t.common_ago("3 min")),
+            cut: match is_empty {
+                true => String::new(),
+                false => t.folder_files_cut().into(),
+            },
+            rows: match is_empty {
+                true => Vec::new(),
+                false => vec![
+                    row("images", "folder", t.folder_files_directory(), ""),
+                    row(
+                        "a.csv",
+                        "scroll-text",
+                        t.folder_files_file(),
+                        "/api/v1/folders/0199f0a3-6c1e-7d40/files?path=a.csv",
+                    ),
+                ],
+            },
+            first: (!is_empty).then(|| "/folders/0199f0a3-6c1e-7d40/files?path=".into()),
+            next: (!is_empty).then(|| "/folders/0199f0a3-6c1e-7d40/files?cursor=x".into()),
+            zip: "/api/v1/folders/0199f0a3-6c1e-7d40/archive?format=zip".into(),
+            tar: "/api/v1/folders/0199f0a3-6c1e-7d40/archive?format=tar".into(),
+            directory: String::new(),
+        };
+        all.push((name, page.render()));
+    }
+    for (name, is_empty) in [("folder-removed", false), ("folder-removed-none", true)] {
+        let row = RemovedFileRow {
+            id: "0199f0a3-6c1e-7d40".into(),
+            path: "train/a.csv".into(),
+            icon: "scroll-text",
+            kind: t.folder_files_file().into(),
+            size: "1.2 GiB".into(),
+            removed: "28 Feb 10:00".into(),
+            purged: "30 Mar 10:00".into(),
+        };
+        let page = FolderRemovedPage {
+            t,
+            f: layout(t, Nav::Folders, false),
+            id: "0199f0a3-6c1e-7d40".into(),
+            crumbs: crumbs(&[t.folders_title(), "data"]),
+            rows: (!is_empty).then_some(row).into_iter().collect(),
+        };
+        all.push((name, page.render()));
+    }
+    for name in ["folder-entry", "folder-entry-table", "folder-entry-image"] {
+        let is_table = name == "folder-entry-table";
+        let is_image = name == "folder-entry-image";
+        let page = FolderEntryPage {
+            t,
+            f: layout(t, Nav::Folders, false),
+            id: "0199f0a3-6c1e-7d40".into(),
+            crumbs: crumbs(&[t.folders_title(), "data"]),
+            name: "a.csv".into(),
+            path: "train/a.csv".into(),
+            facts: vec![(t.folder_files_kind().into(), t.folder_files_file().into())],
+            download: "/api/v1/folders/0199f0a3-6c1e-7d40/files?path=a.csv".into(),
+            zip: String::new(),
+            removal: "/folders/0199f0a3-6c1e-7d40/remove?path=a.csv".into(),
+            text: (!is_table && !is_image).then(|| "one line\n".into()),
+            table: is_table.then(|| vec![vec!["epoch".into(), "loss".into()]]),
+            image: match is_image {
+                true => "/api/v1/folders/0199f0a3-6c1e-7d40/files?path=a.png".into(),
+                false => String::new(),
+            },
+            note: t.folder_files_preview_cut().into(),
+            to: "train/a.csv".into(),
         };
         all.push((name, page.render()));
     }
@@ -1031,6 +1175,101 @@ fn sessions(t: Text, full: bool) -> SessionsPage {
             target: "list",
         },
         table,
+    }
+}
+
+/// The apps of a session, and one of them in each state.
+fn app_pages(t: Text, all: &mut Vec<(&'static str, Result<String, askama::Error>)>) {
+    let session = || SessionLink {
+        id: "0199f0a3-6c1e-7d40".into(),
+        name: "vit-ablation".into(),
+    };
+    let row = |state: AppState, startable: bool| AppRow {
+        name: if startable { "jupyter" } else { "8000" }.into(),
+        title: if startable { "JupyterLab" } else { "8000" }.into(),
+        port: if startable { 8888 } else { 8000 },
+        state,
+        tone: match state {
+            AppState::Stopped => "",
+            AppState::Starting => "warn",
+            AppState::Ready => "ok",
+            AppState::Failed => "bad",
+        },
+        words: match state {
+            AppState::Stopped => t.apps_stopped(),
+            AppState::Starting => t.apps_starting(),
+            AppState::Ready => t.apps_ready(),
+            AppState::Failed => t.apps_failed(),
+        },
+        startable,
+        address_port: if startable { "8443" } else { "" }.into(),
+        address_name: String::new(),
+    };
+    for (name, is_running, has) in [
+        ("apps", true, true),
+        ("apps-none", true, false),
+        ("apps-not-running", false, false),
+    ] {
+        let rows = vec![row(AppState::Stopped, true), row(AppState::Ready, false)];
+        let page = AppsPage {
+            t,
+            f: layout(t, Nav::Sessions, false),
+            session: session(),
+            apps: if has { rows } else { Vec::new() },
+            is_running,
+            port: String::new(),
+        };
+        all.push((name, page.render()));
+    }
+    for (name, state, startable, leads_on) in [
+        ("app-stopped", AppState::Stopped, true, false),
+        ("app-own", AppState::Stopped, false, false),
+        ("app-starting", AppState::Starting, true, false),
+        ("app-failed", AppState::Failed, true, false),
+        ("app-ready", AppState::Ready, true, true),
+        ("app-answers", AppState::Ready, false, false),
+    ] {
+        let has_lines = matches!(state, AppState::Starting | AppState::Failed);
+        let page = AppPage {
+            t,
+            f: layout(t, Nav::Sessions, false),
+            session: session(),
+            app: row(state, startable),
+            to: String::new(),
+            leads_on,
+            problem: match state {
+                AppState::Failed => "The app ended with code 1 before it answered.".into(),
+                _ => String::new(),
+            },
+            shares: if has_lines {
+                Vec::new()
+            } else {
+                vec![AppShareRow {
+                    id: "0199f0a3-6c1e-7d41".into(),
+                    with: t.apps_share_project().into(),
+                    until: "28 Feb".into(),
+                }]
+            },
+            user: String::new(),
+            lines: if has_lines {
+                "Traceback (most recent call last):"
+            } else {
+                ""
+            }
+            .into(),
+        };
+        all.push((name, page.render()));
+    }
+}
+
+/// The page of a visitor of an app.
+fn shared_app(t: Text, leads_on: bool) -> SharedAppPage {
+    SharedAppPage {
+        t,
+        f: layout(t, Nav::Sessions, false),
+        title: "Gradio".into(),
+        owner: "mina".into(),
+        leads_on,
     }
 }
 
@@ -1911,6 +2150,7 @@ fn trust_page(t: Text, encrypted: bool) -> TrustPage {
                 .collect(),
             put_aside: true,
         }),
+        ssh: encrypted.then(|| "SHA256:NWzrYSgOvAuFvfSw/YsPp1MrDu3JDInpo/A71xW7hG0".into()),
         systems: trust::systems(t, "fardel-01.lab.internal", "Windows"),
         back: "/login",
     }
@@ -2049,6 +2289,7 @@ fn problem(t: Text) -> ProblemPage {
         hint: None,
         code: "fault.internal".into(),
         request: Some("0199f0a3-6c1e-7d40".into()),
+        back: None,
     }
 }
 

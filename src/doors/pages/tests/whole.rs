@@ -201,8 +201,9 @@ impl PagesFixture {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 37] = [
+const PAGES: [&str; 38] = [
     "/me/keys",
+    "/me/ssh-keys",
     "/system/tls",
     "/api/docs",
     "/",
@@ -762,6 +763,7 @@ async fn a_folder_is_made_trashed_and_restored_by_forms_alone() {
     let cookie = house.set_up().await;
     let empty = house.get(&cookie, "/folders").await.body;
     assert!(empty.contains("No folders yet."), "{empty}");
+    assert!(empty.contains("0 B of 50 GiB"), "{empty}");
     let refused = house.post(&cookie, "/folders", &[("name", "a/b")]).await;
     assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(refused.body.contains("value=\"a/b\""), "{}", refused.body);
@@ -784,6 +786,116 @@ async fn a_folder_is_made_trashed_and_restored_by_forms_alone() {
     assert_eq!(restored.status, StatusCode::SEE_OTHER, "{}", restored.body);
     let shown = house.get(&cookie, "/folders").await.body;
     assert!(shown.contains(&place) && !shown.contains(&back), "{shown}");
+}
+
+#[tokio::test]
+async fn files_of_a_folder_are_made_moved_and_removed_by_forms_alone() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    let made = house.post(&cookie, "/folders", &[("name", "data")]).await;
+    assert_eq!(made.status, StatusCode::SEE_OTHER, "{}", made.body);
+    let shown = house.get(&cookie, "/folders").await.body;
+    let after = shown.split("href=\"/folders/").nth(1).expect("a link");
+    let id = after.split('/').next().unwrap_or_default().to_owned();
+    let place = format!("/folders/{id}/files");
+    let empty = house.get(&cookie, &place).await.body;
+    assert!(empty.contains("Nothing is in this directory."), "{empty}");
+    let mkdir = format!("/folders/{id}/mkdir");
+    for name in ["a/b", "", "..", "two\nlines"] {
+        let refused = house
+            .post(&cookie, &mkdir, &[("path", ""), ("name", name)])
+            .await;
+        assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{name:?}");
+    }
+    let made = house
+        .post(&cookie, &mkdir, &[("path", ""), ("name", "train 100%")])
+        .await;
+    assert_eq!(made.status, StatusCode::SEE_OTHER, "{}", made.body);
+    let shown = house.get(&cookie, &place).await.body;
+    assert!(
+        shown.contains("train 100%") && shown.contains("path=train%20100%2525"),
+        "{shown}"
+    );
+    let faults = lint::page(&shown);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let entry = format!("/folders/{id}/entry");
+    let details = format!("{entry}?path=train%20100%2525");
+    let form = house.get(&cookie, &details).await.body;
+    assert!(form.contains("value=\"train 100%25\""), "{form}");
+    let faults = lint::page(&form);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let moved = house
+        .post(
+            &cookie,
+            &entry,
+            &[("path", "train 100%25"), ("to", "train")],
+        )
+        .await;
+    assert_eq!(moved.status, StatusCode::SEE_OTHER, "{}", moved.body);
+    let removal = format!("/folders/{id}/remove");
+    let question = house
+        .get(&cookie, &format!("{removal}?path=train"))
+        .await
+        .body;
+    assert!(question.contains("Delete train?"), "{question}");
+    let removed = house.post(&cookie, &removal, &[("path", "train")]).await;
+    assert_eq!(removed.status, StatusCode::SEE_OTHER, "{}", removed.body);
+    let shown = house.get(&cookie, &place).await.body;
+    assert!(shown.contains("Nothing is in this directory."), "{shown}");
+    let trash = format!("/folders/{id}/removed");
+    let shown = house.get(&cookie, &trash).await.body;
+    let item = shown
+        .split("name=\"item\" value=\"")
+        .nth(1)
+        .expect("an item");
+    let item = item.split('"').next().unwrap_or_default().to_owned();
+    let faults = lint::page(&shown);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let back = format!("{trash}/restore");
+    let restored = house.post(&cookie, &back, &[("item", &item)]).await;
+    assert_eq!(restored.status, StatusCode::SEE_OTHER, "{}", restored.body);
+    let again = house.post(&cookie, &back, &[("item", &item)]).await;
+    assert_eq!(again.status, StatusCode::NOT_FOUND);
+    let shown = house.get(&cookie, &place).await.body;
+    assert!(shown.contains("?path=train\""), "{shown}");
+    let form = [("path", "train"), ("force", "1")];
+    let removed = house.post(&cookie, &removal, &form).await;
+    assert_eq!(removed.status, StatusCode::SEE_OTHER, "{}", removed.body);
+    let empty = format!("{trash}/empty");
+    let question = house.get(&cookie, &empty).await.body;
+    assert!(
+        question.contains("Delete all that is in the trash of data?"),
+        "{question}"
+    );
+    let emptied = house.post(&cookie, &empty, &[]).await;
+    assert_eq!(emptied.status, StatusCode::SEE_OTHER, "{}", emptied.body);
+    let shown = house.get(&cookie, &trash).await.body;
+    assert!(
+        shown.contains("Nothing is in the trash of this folder."),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn apps_of_a_session_that_waits_are_said_to_need_one_that_runs() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    let form = [("name", "first"), ("cpu", "1"), ("memory", "1")];
+    let launched = house.post(&cookie, "/sessions/new", &form).await;
+    assert_eq!(launched.status, StatusCode::SEE_OTHER, "{}", launched.body);
+    let shown = house.get(&cookie, "/sessions/first/apps").await;
+    assert_eq!(shown.status, StatusCode::OK, "{}", shown.body);
+    assert!(shown.body.contains("Apps are opened in sessions that run."));
+    let faults = lint::page(&shown.body);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    for path in ["/sessions/first/apps/8000", "/sessions/first/apps/jupyter"] {
+        let page = house.get(&cookie, path).await;
+        assert_eq!(page.status, StatusCode::CONFLICT, "{path}");
+        let opened = house.post(&cookie, path, &[("to", "/")]).await;
+        assert_eq!(opened.status, StatusCode::CONFLICT, "{path}");
+    }
+    let nowhere = house.get(&cookie, "/apps/18443").await;
+    assert_eq!(nowhere.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]

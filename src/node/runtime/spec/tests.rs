@@ -21,6 +21,7 @@ fn order() -> ContainerSpec {
         cpu_hundredths: 50,
         memory_bytes: 268_435_456,
         shm_bytes: 67_108_864,
+        disk_bytes: None,
         pids: 512,
         ids: IdRange {
             base: 200_000,

@@ -22,6 +22,7 @@ use crate::world::{ClusterSnapshot, whole_cluster};
 const PAST: u64 = 80;
 /// Use of siblings is told in millionths.
 const WHOLE: u64 = 1_000_000;
+const HOUR_MILLIS: u64 = 3_600_000;
 /// Finer than a millionth, so that weights up to a thousand tell values apart.
 const FINE: u64 = 1 << 20;
 
@@ -140,6 +141,31 @@ impl FairTree {
     /// The session has a place from now on.
     pub(in crate::placement) fn hold(&mut self, session: &Session) {
         self.change(session, u64::saturating_add);
+    }
+
+    /// Adds what is held from one moment to another to what each user used, in millionths of the cluster for an hour.
+    /// Costs one visit a user of the tree.
+    pub(in crate::placement) fn count_use(&self, used: &mut BTreeMap<FairLeaf, u64>, millis: u64) {
+        for (leaf, account) in &self.users {
+            let held = &account.held;
+            let share = self.whole.share(held.gpu, held.cpu, held.memory);
+            let more = u128::from(share) * u128::from(millis) / u128::from(HOUR_MILLIS);
+            if more > 0 {
+                let known = used.entry(*leaf).or_default();
+                *known = known.saturating_add(u64::try_from(more).unwrap_or(u64::MAX));
+            }
+        }
+    }
+
+    /// Users that the tree knows.
+    pub(in crate::placement) fn users(&self) -> usize {
+        self.users.len()
+    }
+
+    /// Goes by this use of the past from now on.
+    pub(in crate::placement) fn sum_past(&mut self, used: &BTreeMap<FairLeaf, u64>) {
+        let used: Vec<(FairLeaf, u64)> = used.iter().map(|(leaf, used)| (*leaf, *used)).collect();
+        self.take_past(&used);
     }
 
     /// It gives its place back.

@@ -319,3 +319,135 @@ fn the_forecast_walks_the_queue_as_the_passes_do() {
         }
     }
 }
+
+/// Where one user always asks for half a machine.
+///
+/// Proves too: `weights_hold_over_a_day_and_a_newcomer_is_next`
+#[test]
+fn weights_hold_where_some_sessions_are_large() {
+    for seed in 1..4 {
+        let mut days = GpuDays::new(seed, &[(1, 1, 400), (2, 2, 100), (3, 3, 100)]);
+        days.run();
+        for (id, expected) in [(1, 1_667), (2, 3_333), (3, 5_000)] {
+            let share = days.share(user(id));
+            assert!(
+                share.abs_diff(expected) <= 100,
+                "seed {seed}: user {id} got {share}"
+            );
+        }
+    }
+}
+
+/// Two users who always ask for half of the only machine keep no other user away, however long they wait. One such session
+/// more or less is half the machine, so shares are coarse.
+#[test]
+fn large_sessions_of_two_users_leave_small_ones_their_share() {
+    for seed in 1..4 {
+        let mut days = GpuDays::new(seed, &[(1, 1, 400), (2, 1, 400), (3, 1, 100), (4, 1, 100)]);
+        days.world.nodes.truncate(1);
+        days.run();
+        for id in 1..=4 {
+            let share = days.share(user(id));
+            assert!(
+                share.abs_diff(2_500) <= 300,
+                "seed {seed}: user {id} got {share}"
+            );
+        }
+    }
+}
+
+/// Three days of users who always have sessions of one size waiting, on machines of eight GPUs.
+struct GpuDays {
+    world: ClusterSnapshot,
+    numbers: Numbers,
+    users: Vec<(UserId, u32)>,
+    next: u32,
+    ends: BTreeMap<u64, Vec<SessionId>>,
+    /// Minutes of hundredths of a GPU, by hour and user.
+    used: BTreeMap<(i64, UserId), u64>,
+}
+
+impl GpuDays {
+    /// Users by number, with their weight and the hundredths of a GPU that each of their sessions asks for.
+    fn new(seed: u64, users: &[(u128, u32, u32)]) -> Self {
+        let mut world = world("node a 640 6400g 8|node b 640 6400g 8|node c 640 6400g 8");
+        world.policy.order = QueueOrder::Fair;
+        for node in &mut world.nodes {
+            node.seen_at = at(1_000_000);
+        }
+        let weights = users.iter();
+        world.fair.weights = weights
+            .map(|(id, weight, _)| (TenantLevel::User, user(*id).0, *weight))
+            .collect();
+        Self {
+            world,
+            numbers: Numbers(seed),
+            users: users.iter().map(|(id, _, gpu)| (user(*id), *gpu)).collect(),
+            next: 0,
+            ends: BTreeMap::new(),
+            used: BTreeMap::new(),
+        }
+    }
+
+    fn run(&mut self) {
+        for minute in 0..3 * 24 * 60 {
+            for (owner, gpu) in self.users.clone() {
+                let waits = |one: &&Session| one.owner == owner && one.is_pending();
+                for _ in self.world.sessions.iter().filter(waits).count()..30 {
+                    self.next += 1;
+                    let mut session = queued(owner, self.next, at(minute * 60));
+                    session.spec.demand.gpu = crate::units::GpuShare(gpu);
+                    self.world.sessions.push(session);
+                }
+            }
+            self.pass(minute);
+        }
+    }
+
+    fn pass(&mut self, minute: u64) {
+        if let Some(over) = self.ends.remove(&minute) {
+            self.world.sessions.retain(|one| !over.contains(&one.id));
+        }
+        let (now, hour) = (at(minute * 60), i64::try_from(minute / 60).expect("hours"));
+        if minute.is_multiple_of(60) {
+            let whole = crate::world::whole_cluster(&self.world.nodes);
+            let used = self.used.iter().map(|((hour, owner), minutes)| {
+                let held = Allocated {
+                    gpu: *minutes,
+                    cpu: 0,
+                    memory: 0,
+                };
+                (leaf(*owner), *hour, UsageSum::held(held, 60_000))
+            });
+            self.world.fair.past = fair_share::standing(whole, used, hour, HALF_LIFE);
+        }
+        for decision in decide(&self.world, now) {
+            let Decision::Place {
+                session,
+                node,
+                devices,
+                ..
+            } = decision
+            else {
+                panic!("{decision:?}");
+            };
+            let length = 10 + u64::from(self.numbers.below(50));
+            self.ends.entry(minute + length).or_default().push(session);
+            let place = self.world.sessions.iter_mut().find(|s| s.id == session);
+            let because = Reason::new("test", "Placed.");
+            let session = place.expect("it waits");
+            session.place(node, devices, because, now);
+        }
+        for session in self.world.sessions.iter().filter(|s| !s.is_pending()) {
+            let gpu = u64::from(session.spec.demand.gpu.0);
+            *self.used.entry((hour, session.owner)).or_default() += gpu;
+        }
+    }
+
+    /// What a user got of all, in hundredths of a per cent.
+    fn share(&self, owner: UserId) -> u64 {
+        let all: u64 = self.used.values().sum();
+        let own = self.used.iter().filter(|((_, of), _)| *of == owner);
+        own.map(|(_, minutes)| minutes).sum::<u64>() * 10_000 / all
+    }
+}

@@ -32,7 +32,7 @@ fn plain_batch() -> RequestedLaunch {
 type Break = fn(&mut RequestedLaunch);
 
 /// One fault each, in the order in which they are refused, with the code and the field that name it.
-const FAULTS: [(&str, &str, Break); 22] = [
+const FAULTS: [(&str, &str, Break); 23] = [
     ("replicas.out-of-range", "/replicas", |r| r.replicas = 0),
     ("session.name-invalid", "/name", |r| {
         r.name = Some("-".into())
@@ -74,6 +74,9 @@ const FAULTS: [(&str, &str, Break); 22] = [
     }),
     ("shm.too-large", "/resources/shm", |r| {
         r.demand.shm = Bytes(u64::MAX)
+    }),
+    ("disk.size", "/resources/disk", |r| {
+        r.demand.disk = Some(Bytes::mib(1));
     }),
     ("command.too-long", "/command", |r| {
         r.command = vec!["a".into(); MAX_ARGUMENTS + 1];

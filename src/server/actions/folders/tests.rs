@@ -19,18 +19,18 @@ const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 const GOOD: &str = "correct horse battery";
 
 /// Boss administers the site, chief the domain `biology`, where abe and eve are users; mina is a user of the first domain.
-struct TwoDomains {
-    directory: tempfile::TempDir,
-    server: Server,
-    boss: Caller,
-    chief: Caller,
-    abe: Caller,
-    eve: Caller,
-    mina: Caller,
+pub(super) struct TwoDomains {
+    pub(super) directory: tempfile::TempDir,
+    pub(super) server: Server,
+    pub(super) boss: Caller,
+    pub(super) chief: Caller,
+    pub(super) abe: Caller,
+    pub(super) eve: Caller,
+    pub(super) mina: Caller,
 }
 
 impl TwoDomains {
-    async fn open() -> Self {
+    pub(super) async fn open() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let server = Server::for_tests_with(SettingsLayer {
             data: Some(directory.path().to_owned()),
@@ -73,7 +73,7 @@ impl TwoDomains {
         }
     }
 
-    async fn made(&self, caller: &Caller, name: &str) -> FolderView {
+    pub(super) async fn made(&self, caller: &Caller, name: &str) -> FolderView {
         let made = create(&self.server, caller, new(name), None).await;
         made.unwrap_or_else(|failure| panic!("{failure}")).value
     }

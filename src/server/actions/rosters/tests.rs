@@ -181,6 +181,68 @@ async fn an_applied_roster_makes_accounts_that_choose_their_own_password_and_und
     );
 }
 
+/// A class as a Korean spreadsheet writes it: a lead and 79 members, one of whom is there already.
+fn class_of_eighty() -> Vec<String> {
+    let head = "아이디,이름,이메일,프로젝트,역할,만료일".to_owned();
+    let lead = "prof,김교수,prof@school.example,vision,책임자,".to_owned();
+    let there = "mina,한미나,mina@school.example,vision,,".to_owned();
+    let row = |n: u32| format!("s{n},학생 {n},s{n}@school.example,vision,,2999-02-28");
+    let students = (1..=78).map(row);
+    [head, lead, there].into_iter().chain(students).collect()
+}
+
+/// Undoing it leaves every row of the catalog as it was before, whatever its encoding; what is wrong in three rows is named
+/// there, and nothing of it is taken in.
+///
+/// Proves too: `tests/browser/rosters.mjs`
+#[tokio::test]
+async fn eighty_rows_of_either_encoding_are_planned_applied_and_undone_to_the_last_row() {
+    let utf_8 = |text: &str| text.as_bytes().to_vec();
+    let cp949 = |text: &str| encoding_rs::EUC_KR.encode(text).0.into_owned();
+    let encodings: [&dyn Fn(&str) -> Vec<u8>; 2] = [&utf_8, &cp949];
+    for encoded in encodings {
+        let (server, boss) = a_server().await;
+        let before = crate::catalog::tests::dump::rows(server.catalog());
+        let good = class_of_eighty();
+        assert_eq!(good.len(), 81);
+        let mut bad = good.clone();
+        bad[4] = "Student 2,학생 2,,vision,,".to_owned();
+        bad[10] = good[3].clone();
+        bad[80] = good[80].replace("2999-02-28", "someday");
+
+        let bytes = encoded(&bad.join("\r\n"));
+        let seen = plan(&server, &boss, &bytes, None).await.unwrap();
+        assert_eq!((seen.rows.len(), seen.faulty), (80, 3));
+        let faulty = seen.rows.iter().filter(|row| !row.faults.is_empty());
+        let faulty: Vec<(u32, &str)> = faulty
+            .map(|row| (row.line, row.faults[0].refusal.code.as_str()))
+            .collect();
+        let named = [
+            (5, "user.name-invalid"),
+            (11, "roster.row-twice"),
+            (81, "roster.date"),
+        ];
+        assert_eq!(faulty, named);
+        let refused = apply(&server, &boss, &bytes, None, &seen.digest).await;
+        assert_eq!(code(refused), "roster.faulty");
+        assert_eq!(crate::catalog::tests::dump::rows(server.catalog()), before);
+
+        let bytes = encoded(&good.join("\r\n"));
+        let seen = plan(&server, &boss, &bytes, None).await.unwrap();
+        assert_eq!((seen.creates, seen.joins, seen.faulty), (79, 1, 0));
+        let made = apply(&server, &boss, &bytes, None, &seen.digest)
+            .await
+            .unwrap();
+        assert_eq!(made.slips.len(), 79);
+        assert_eq!(made.slips[1].full_name, "학생 1");
+        let between = crate::catalog::tests::dump::rows(server.catalog());
+        assert_eq!(between["user"].len(), before["user"].len() + 79);
+        assert!(between["membership"].len() >= before["membership"].len() + 80);
+        undo(&server, &boss, &made.id.to_string()).await.unwrap();
+        assert_eq!(crate::catalog::tests::dump::rows(server.catalog()), before);
+    }
+}
+
 #[tokio::test]
 async fn a_lead_brings_in_accounts_that_are_there_and_no_others() {
     let (server, boss) = a_server().await;

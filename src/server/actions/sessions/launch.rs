@@ -19,9 +19,10 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use rules::reservation::ReservationHolder;
 use rules::resource_group::{GroupPlan, ResourceGroup};
+use rules::resources::MAX_DISK;
 use rules::session::{self, Outcome, SessionEnvironment, SessionState};
 use rules::tenancy::{DomainId, ProjectId, Scope};
-use rules::units::{GpuShare, Timestamp};
+use rules::units::{Bytes, GpuShare, Timestamp};
 use rules::workload::precedence::{MAX_PRIORITY, Precedence, USUAL_PRIORITY};
 use rules::workload::remarks::Remarks;
 use rules::workload::validate::{ImageChoice, RequestedLaunch, ValidatedLaunch};
@@ -410,7 +411,17 @@ pub(crate) fn effective_limits(
     view: &ReadTransaction<'_>,
     subjects: &PolicySubjects,
 ) -> Result<Vec<EffectiveLimit>, Failure> {
-    limits_of(view, subjects, CountedUse::All)
+    let mut limits = limits_of(view, subjects, CountedUse::All)?;
+    let of_folders = limits
+        .iter_mut()
+        .find(|limit| limit.key == LimitKey::FolderBytes);
+    if let Some(limit) = of_folders
+        && let Some(known) = view.storage_of(subjects.user)?
+    {
+        limit.used = known.taken.used.0;
+        limit.left = limit.value.saturating_sub(limit.used);
+    }
+    Ok(limits)
 }
 
 /// Refuses a session that is larger or longer than a policy allows one to be, or larger than what all of those that the
@@ -447,12 +458,14 @@ fn keep_within(
             LimitKey::Gpu | LimitKey::GpuEach => u64::from(demand.gpu.0),
             LimitKey::Cpu | LimitKey::CpuEach => u64::from(demand.cpu.0),
             LimitKey::Memory | LimitKey::MemoryEach => demand.memory.0,
+            LimitKey::DiskEach => demand.disk.map_or(0, |disk| disk.0),
             LimitKey::Sessions => 1,
             LimitKey::Waiting
             | LimitKey::WaitingBytes
             | LimitKey::RuntimeSeconds
             | LimitKey::Priority
-            | LimitKey::SignIns => 0,
+            | LimitKey::SignIns
+            | LimitKey::FolderBytes => 0,
         })
     };
     for limit in limits {
@@ -465,6 +478,13 @@ fn keep_within(
                     continue;
                 }
             },
+            LimitKey::DiskEach if spec.demand.disk.is_none() => {
+                // What runs keeps the disk that it began with.
+                if before.is_none() {
+                    spec.demand.disk = Some(Bytes(limit.value).min(MAX_DISK));
+                }
+                continue;
+            }
             key => amount(&spec.demand, key)?,
         };
         let grows = match before {
@@ -480,6 +500,7 @@ fn keep_within(
             LimitKey::RuntimeSeconds => "/max_runtime_seconds",
             LimitKey::Cpu | LimitKey::CpuEach => "/resources/cpu",
             LimitKey::Memory | LimitKey::MemoryEach => "/resources/memory",
+            LimitKey::DiskEach => "/resources/disk",
             LimitKey::Sessions => "/project",
             _ => "/resources/gpu",
         };
@@ -902,6 +923,7 @@ pub async fn duplicate(
                 cpu: Some(demand.cpu),
                 memory: Some(demand.memory),
                 shm: Some(demand.shm),
+                disk: demand.disk,
                 gpu: Some(demand.gpu).filter(|gpu| *gpu > GpuShare::ZERO),
                 gpu_memory: demand.gpu_memory,
                 mig: demand.mig,

@@ -3,6 +3,7 @@
 
 use api::policies::EffectiveLimitView;
 use rules::quota::EffectiveLimit;
+use rules::storage::StorageUse;
 use rules::units::GpuShare;
 
 use super::*;
@@ -23,6 +24,8 @@ pub struct UserProfile {
     pub gpus: Option<GpuShare>,
     /// What they may have waiting, and how much of it is in use.
     pub limits: Vec<EffectiveLimit>,
+    /// What their folders take, and may; None where they have none, or it was not seen yet.
+    pub folders: Option<StorageUse>,
     /// The budgets that hold for them now.
     pub budgets: Vec<EffectiveLimitView>,
     /// Why the caller can neither suspend nor remove the account; None where nothing keeps it.
@@ -53,6 +56,7 @@ pub async fn profile(server: &Server, caller: &Caller, who: &str) -> Result<User
             token_used_at: tokens.iter().filter_map(|token| token.used_at).max(),
             gpus,
             limits: sessions::limits_of_user(view, user.id, now)?,
+            folders: view.storage_of(user.id)?.map(|known| known.taken),
             budgets: budgets::of_user(view, user.id, now)?,
             last_administrator: last.is_some(),
             kept: last.or_else(|| own.then(|| oneself("suspend or remove"))),
@@ -88,7 +92,7 @@ fn sign_in(row: BrowserRow, caller: &Caller) -> SignInView {
     SignInView {
         current: match caller.via {
             Via::Browser { session } => session.0 == row.id,
-            Via::Token { .. } | Via::LocalRoot => false,
+            Via::Token { .. } | Via::SshKey { .. } | Via::LocalRoot => false,
         },
         id: row.id,
         created_at: row.created_at,

@@ -10,6 +10,7 @@ mod access_keys;
 mod second_factor;
 mod sign_in_link;
 mod site_rules;
+mod ssh_keys;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 const GOOD: &str = "correct horse battery";

@@ -10,6 +10,19 @@ use crate::actions::folders;
 
 const DAY_MILLIS: i64 = 86_400_000;
 
+#[test]
+fn each_folder_out_of_reach_has_its_turn_once_in_23_hours() {
+    let begun = 4_000_000_000_000;
+    for number in [0, 7, 255] {
+        let id = FolderId(uuid::Uuid::from_u128(number));
+        let turns = (0..46).filter(|hour| {
+            let now = Timestamp::from_millis(begun + hour * 3_600_000);
+            is_turn(id, now)
+        });
+        assert_eq!(turns.count(), 2, "{number}");
+    }
+}
+
 /// Proves too: `a_folder_comes_back_from_the_trash_with_its_files`
 #[tokio::test]
 async fn a_folder_is_removed_when_its_time_in_the_trash_is_over_and_counted_before() {
@@ -30,7 +43,7 @@ async fn a_folder_is_removed_when_its_time_in_the_trash_is_over_and_counted_befo
     std::fs::write(place.join("a"), vec![1; 100_000]).unwrap();
     let stray = FolderId::make(server.clock().now(), base::observe::random());
     let store = server.folders().unwrap();
-    store.create(stray, false).unwrap();
+    store.create(stray, false, None).unwrap();
     let mut mounted = BTreeSet::new();
     look(&server, &mut mounted).await.unwrap();
     let seen = folders::get(&server, &boss, "data").await.unwrap();

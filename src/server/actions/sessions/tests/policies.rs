@@ -281,7 +281,7 @@ async fn a_session_beyond_what_one_may_be_is_refused_and_a_sum_makes_it_wait() {
         ..LaunchRequest::default()
     };
     let own = kim.subject.user.0.as_bytes().to_vec();
-    let limits = r#"{"cpu_each":150,"runtime_seconds":3600}"#;
+    let limits = r#"{"cpu_each":150,"disk_each":1073741824,"runtime_seconds":3600}"#;
     attach(&server, "user", own, limits);
     let refused = refusal(launch(&server, &kim, asks(200), None).await);
     assert_eq!(refused.code, "limit.each");
@@ -292,9 +292,14 @@ async fn a_session_beyond_what_one_may_be_is_refused_and_a_sum_makes_it_wait() {
     };
     let refused = refusal(launch(&server, &kim, long, None).await);
     assert_eq!(refused.pointer.as_deref(), Some("/max_runtime_seconds"));
+    let mut large = asks(100);
+    large.resources.disk = Some(rules::units::Bytes::gib(2));
+    let refused = refusal(launch(&server, &kim, large, None).await);
+    assert_eq!(refused.pointer.as_deref(), Some("/resources/disk"));
     // A session that names no limit has that of the policy.
     let session = one(&server, &kim, asks(100)).await.unwrap();
     assert_eq!(session.max_runtime_seconds, Some(3_600));
+    assert_eq!(session.resources.disk, Some(rules::units::Bytes::gib(1)));
     let id = session.id.to_string();
     let more = set_time_limit(&server, &kim, &id, Some(3_601), None).await;
     assert_eq!(refusal(more).code, "limit.each");

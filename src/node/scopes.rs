@@ -1,0 +1,419 @@
+//! Holds scopes to their limits on this machine: finds out how that can be done, and mounts the file system of each scope for
+//! as long as something needs it. Sessions that mount a folder keep their own mount of it: to let go of one here takes nothing
+//! from them, and to mount it once more finds the device that they still use. Knows no owner's name and no policy.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use base::observe::Clock;
+use rules::storage::{MIN_FOLDER_BYTES, StorageEnforcement};
+use rules::units::Bytes;
+use store::quota::{ScopeKeeper, ScopeLease, ScopePlace, ScopeUse};
+
+mod image;
+mod loop_device;
+mod project;
+
+use image::ImageLife;
+
+/// How long a scope that nothing needs stays mounted. Longer: more kernel threads stand idle. Shorter: a user who starts one
+/// session after the other waits for the mount each time.
+pub(crate) const IDLE: Duration = Duration::from_secs(600);
+
+/// The scopes of one data directory.
+#[derive(Debug)]
+pub(crate) struct NodeScopes {
+    data: PathBuf,
+    clock: Clock,
+    enforcement: OnceLock<StorageEnforcement>,
+    known: Mutex<BTreeMap<ScopePlace, Arc<Mutex<KeptScope>>>>,
+    /// The number that a scope was given last, where the disk counts by numbers.
+    newest: Mutex<Option<u32>>,
+    /// Once what an earlier server left mounted is known.
+    adopted: Once,
+    is_closed: AtomicBool,
+}
+
+/// What is known of one scope. Locked for as long as it is made, mounted or let go of.
+#[derive(Debug)]
+struct KeptScope {
+    /// Leases are copies of it.
+    lease: ScopeLease,
+    /// It was mounted, and held to its limit, by this process.
+    is_ready: bool,
+    used_at: Instant,
+}
+
+impl NodeScopes {
+    /// The scopes below a data directory. Looks at nothing yet.
+    pub(crate) fn of(data: PathBuf, clock: Clock) -> Self {
+        Self {
+            data,
+            clock,
+            enforcement: OnceLock::new(),
+            known: Mutex::default(),
+            newest: Mutex::default(),
+            adopted: Once::new(),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<ScopePlace, Arc<Mutex<KeptScope>>>> {
+        // Only ever added to; a panic elsewhere leaves nothing half done.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kept(&self, scope: &ScopePlace) -> Arc<Mutex<KeptScope>> {
+        let mut known = self.known();
+        if let Some(kept) = known.get(scope) {
+            return Arc::clone(kept);
+        }
+        let kept = Arc::new(Mutex::new(KeptScope {
+            lease: ScopeLease::default(),
+            is_ready: false,
+            used_at: Instant::now(),
+        }));
+        known.insert(scope.clone(), Arc::clone(&kept));
+        kept
+    }
+
+    /// Lets go of scopes that nothing needed for a while. `used`: those that sessions mount.
+    pub(crate) fn release_idle(&self, used: &BTreeSet<ScopePlace>, idle: Duration) {
+        self.adopted.call_once(|| self.adopt());
+        let all: Vec<_> = self
+            .known()
+            .iter()
+            .map(|(scope, kept)| (scope.clone(), Arc::clone(kept)))
+            .collect();
+        for (scope, kept) in all {
+            let mut kept = locked(&kept);
+            let is_idle = kept.used_at.elapsed() >= idle && !kept.lease.is_shared();
+            if !is_idle || used.contains(&scope) || !scope.is_mounted() {
+                continue;
+            }
+            self.keep_use(&scope);
+            kept.is_ready = false;
+            match image::unmount_files(&scope) {
+                Ok(()) => tracing::debug!(scope = %scope.directory().display(), "unmounted"),
+                // Something of this process looks into it; the next look finds it idle.
+                Err(error) => {
+                    tracing::debug!(scope = %scope.directory().display(), %error, "stays mounted");
+                }
+            }
+        }
+    }
+
+    /// Lets go of all scopes but those that sessions are just being started with; nothing is entered any more.
+    pub(crate) fn close(&self, starting: &BTreeSet<ScopePlace>) {
+        self.is_closed.store(true, Ordering::Release);
+        self.release_idle(starting, Duration::ZERO);
+    }
+
+    /// Finds the scopes that an earlier server left mounted.
+    fn adopt(&self) {
+        match ScopePlace::all(&self.data) {
+            Ok(all) => {
+                for (_, scope) in all {
+                    if scope.is_mounted() {
+                        self.kept(&scope);
+                    }
+                }
+            }
+            Err(error) => tracing::warn!(%error, "the scopes of folders cannot be listed"),
+        }
+    }
+
+    /// Makes what is missing of a scope, mounts it where it has a file system of its own, and holds it to its limit.
+    fn make_ready(&self, scope: &ScopePlace, new: Option<Bytes>) -> io::Result<()> {
+        if let Some(project) = scope.project()? {
+            let limit = scope.limit()?.or(new).unwrap_or_default();
+            return match project::hold(scope, project, limit) {
+                // Files that were moved to a disk that counts nothing are there all the same.
+                Err(error) if scope.files().is_dir() => {
+                    let scope = scope.directory().display();
+                    tracing::warn!(%scope, %limit, %error, "folders are not held to their limit");
+                    Ok(())
+                }
+                held => held,
+            };
+        }
+        // A disk that does not say has one: to make another would be the end of its files.
+        if !scope.image().try_exists()? {
+            let limit = new.ok_or(io::ErrorKind::NotFound)?;
+            match self.enforcement() {
+                StorageEnforcement::Native => return self.make_numbered(scope, limit),
+                StorageEnforcement::Image => Self::make_image(scope, limit)?,
+                StorageEnforcement::Counted => return Err(io::ErrorKind::Unsupported.into()),
+            }
+        }
+        Self::mount(scope, new)
+    }
+
+    fn make_image(scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
+        scope.make()?;
+        scope.keep_limit(limit)?;
+        image::make(scope, limit, ImageLife::Long)
+    }
+
+    /// Gives a new scope a number that no other has, and its limit.
+    fn make_numbered(&self, scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
+        // Held until the number is kept: two new scopes at once would take the same.
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let project = match *newest {
+            Some(newest) => newest + 1,
+            None => self.newest_project()?.map_or(project::FIRST, |one| one + 1),
+        };
+        scope.make()?;
+        scope.keep_limit(limit)?;
+        project::make(scope, project, limit)?;
+        *newest = Some(project);
+        Ok(())
+    }
+
+    /// The highest number of a scope. Costs a small read of each.
+    fn newest_project(&self) -> io::Result<Option<u32>> {
+        let mut newest: Option<u32> = None;
+        for (_, scope) in ScopePlace::all(&self.data)? {
+            newest = newest.max(scope.project()?);
+        }
+        Ok(newest)
+    }
+
+    fn mount(scope: &ScopePlace, new: Option<Bytes>) -> io::Result<()> {
+        let was_mounted = scope.is_mounted();
+        if !was_mounted {
+            image::mount_files(scope)?;
+        }
+        let Some(limit) = scope.limit()?.or(new) else {
+            return Ok(());
+        };
+        let fitted = match image::fit(scope, limit) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !was_mounted => {
+                image::unmount_files(scope)?;
+                let grown = image::grow_unmounted(scope, limit);
+                image::mount_files(scope)?;
+                grown.and_then(|()| image::fit(scope, limit))
+            }
+            fitted => fitted,
+        };
+        // Room of another size than its limit keeps no session from its files.
+        if let Err(error) = fitted {
+            let scope = scope.directory().display();
+            tracing::warn!(%scope, %limit, %error, "a scope has the size that it had before");
+        }
+        Ok(())
+    }
+
+    /// What a mounted scope takes now; kept for the time that it is not.
+    fn keep_use(&self, scope: &ScopePlace) {
+        let kept = self.measured(scope).and_then(|taken| match taken {
+            Some(taken) => scope.keep_use(&taken),
+            None => Ok(()),
+        });
+        if let Err(error) = kept {
+            let scope = scope.directory().display();
+            tracing::warn!(%scope, %error, "what folders take is not kept");
+        }
+    }
+
+    fn measured(&self, scope: &ScopePlace) -> io::Result<Option<ScopeUse>> {
+        let limit = scope.limit()?.unwrap_or_default();
+        let (used, files, max_files) = match scope.project()? {
+            Some(project) => {
+                let (used, files) = project::taken(scope, project)?;
+                (used, files, 0)
+            }
+            None if scope.is_mounted() => image::taken(scope, limit)?,
+            None => return scope.kept_use(),
+        };
+        Ok(Some(ScopeUse {
+            used,
+            limit,
+            files,
+            max_files,
+            at: self.clock.now().as_millis(),
+        }))
+    }
+
+    /// Makes a small scope, and removes it: what works once works for the next.
+    fn try_out(&self, how: StorageEnforcement) -> io::Result<()> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(io::Error::other("only root holds limits of a disk"));
+        }
+        let scope = ScopePlace::trial(&self.data);
+        let clear = || -> io::Result<()> {
+            if scope.is_mounted() {
+                image::detach_files(&scope)?;
+            }
+            store::trees::remove(scope.directory())
+        };
+        // What an earlier try left, whose process was killed.
+        clear()?;
+        let tried = match how {
+            StorageEnforcement::Native => Self::try_numbers(&scope),
+            StorageEnforcement::Image => Self::make_image(&scope, MIN_FOLDER_BYTES)
+                .and_then(|()| Self::mount(&scope, Some(MIN_FOLDER_BYTES))),
+            StorageEnforcement::Counted => Ok(()),
+        };
+        if let Err(error) = clear() {
+            tracing::debug!(%error, "what was made to try it stays until the next time");
+        }
+        tried
+    }
+
+    /// Whether the disk takes a number and a limit. No write beyond it is tried: the kernel lets root do that.
+    fn try_numbers(scope: &ScopePlace) -> io::Result<()> {
+        // One below those of scopes, so that no scope has it.
+        let project = project::FIRST - 1;
+        project::make(scope, project, MIN_FOLDER_BYTES)?;
+        project::taken(scope, project)?;
+        project::hold(scope, project, Bytes::ZERO)
+    }
+}
+
+impl ScopeKeeper for NodeScopes {
+    fn enforcement(&self) -> StorageEnforcement {
+        *self.enforcement.get_or_init(|| {
+            if project::is_on(&self.data) {
+                match self.try_out(StorageEnforcement::Native) {
+                    Ok(()) => return StorageEnforcement::Native,
+                    Err(error) => {
+                        tracing::warn!(%error, "the disk's own quota cannot be used");
+                    }
+                }
+            }
+            match self.try_out(StorageEnforcement::Image) {
+                Ok(()) => StorageEnforcement::Image,
+                Err(error) => {
+                    tracing::warn!(%error, "no limit of folders can be held here; they are counted");
+                    StorageEnforcement::Counted
+                }
+            }
+        })
+    }
+
+    fn enter(&self, scope: &ScopePlace, limit: Option<Bytes>) -> io::Result<ScopeLease> {
+        let kept = self.kept(scope);
+        let mut kept = locked(&kept);
+        // Looked at under the lock: what is let go of at the end is not mounted behind that.
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(io::Error::other("the server stops"));
+        }
+        let has_fault = scope.is_mounted() && image::has_fault(scope).unwrap_or(false);
+        if has_fault && !kept.lease.is_shared() {
+            kept.is_ready = false;
+            // It is mended when it is mounted again, unless a session still has it.
+            if let Err(error) = image::unmount_files(scope) {
+                let scope = scope.directory().display();
+                tracing::warn!(%scope, %error, "a scope with a fault stays mounted");
+            }
+        }
+        if !kept.is_ready || !scope.files().is_dir() || !scope.is_reachable() {
+            self.make_ready(scope, limit)?;
+            kept.is_ready = true;
+        }
+        kept.used_at = Instant::now();
+        Ok(kept.lease.clone())
+    }
+
+    fn hold_to(&self, scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
+        let kept = self.kept(scope);
+        let _kept = locked(&kept);
+        if scope.limit()? == Some(limit) {
+            return Ok(());
+        }
+        let held = match scope.project()? {
+            Some(project) => project::hold(scope, project, limit),
+            None if scope.is_mounted() => image::fit(scope, limit),
+            None => Ok(()),
+        };
+        match held {
+            // It is grown once nothing mounts it any more.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            held => held?,
+        }
+        // Last: what is kept is held, and what could not be held is tried again.
+        scope.keep_limit(limit)
+    }
+
+    fn measure(&self, scope: &ScopePlace) -> io::Result<Option<ScopeUse>> {
+        let kept = self.kept(scope);
+        // What is let go of meanwhile would tell the room of the disk below.
+        let _kept = locked(&kept);
+        self.measured(scope)
+    }
+
+    fn remove_empty(&self, scope: &ScopePlace) -> io::Result<()> {
+        let lease = self.enter(scope, None)?;
+        let kept = self.kept(scope);
+        let mut kept = locked(&kept);
+        drop(lease);
+        if kept.lease.is_shared() || scope.has_folders()? {
+            return Ok(());
+        }
+        kept.is_ready = false;
+        match scope.project()? {
+            Some(project) => project::hold(scope, project, Bytes::ZERO)?,
+            None => image::unmount_files(scope)?,
+        }
+        store::trees::remove(scope.directory())
+    }
+}
+
+/// Makes the file system of what one session may write outside its folders. Costs some thirty milliseconds.
+pub(crate) fn make_scratch(scratch: &ScopePlace, limit: Bytes) -> io::Result<()> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(scratch.directory())?;
+    image::make(scratch, limit, ImageLife::Session)
+}
+
+/// Mounts it on the session's own directory, which is there. Costs a few milliseconds.
+pub(crate) fn mount_scratch(scratch: &ScopePlace, limit: Bytes) -> io::Result<()> {
+    image::mount_files(scratch)?;
+    // It was made so large; what the kernel keeps of it is no reason to start no session.
+    if let Err(error) = image::fit(scratch, limit) {
+        let scratch = scratch.directory().display();
+        tracing::warn!(%scratch, %limit, %error, "the disk of a session is not exactly its limit");
+    }
+    Ok(())
+}
+
+/// Takes it out of this namespace; fine where it is not mounted. Its file goes with its directory.
+pub(crate) fn close_scratch(scratch: &ScopePlace) -> io::Result<()> {
+    match scratch.is_mounted() {
+        true => image::detach_files(scratch),
+        false => Ok(()),
+    }
+}
+
+fn locked(kept: &Mutex<KeptScope>) -> MutexGuard<'_, KeptScope> {
+    // A panic in between leaves a scope that is mounted or not: both are looked at again.
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the disk of a data directory counts by projects itself. For `doctor`.
+pub(crate) fn is_native(data: &std::path::Path) -> bool {
+    project::is_on(data)
+}
+
+/// Whether this machine can hold limits, without trying it: what is missing, else nothing. For `doctor`.
+pub(crate) fn missing() -> Vec<&'static str> {
+    let mut missing = Vec::new();
+    if !std::path::Path::new("/dev/loop-control").exists() {
+        missing.push("loop devices");
+    }
+    if image::tool("mkfs.ext4").is_none() {
+        missing.push("mkfs.ext4");
+    }
+    missing
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! Scopes by the project quota of the disk's own file system, where that is switched on: everything below the folders of a
+//! scope carries one number, and the kernel counts what has it. Costs nothing while a session writes, and mounts nothing.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+
+use rules::units::Bytes;
+use store::quota::ScopePlace;
+
+/// The first number that is given: below it are those that a machine's administrator gives.
+pub(super) const FIRST: u32 = 1_000_000_000;
+
+/// Requests of `linux/fs.h` and `linux/quota.h`.
+const GET_ATTRIBUTES: libc::Ioctl = 0x801c_581fu32 as libc::Ioctl;
+const SET_ATTRIBUTES: libc::Ioctl = 0x401c_5820u32 as libc::Ioctl;
+const GET_QUOTA: u32 = 0x80_0007;
+const SET_QUOTA: u32 = 0x80_0008;
+/// The kind of quota that counts by project.
+const PROJECT: u32 = 2;
+/// What is made inside has the same number.
+const INHERITED: u32 = 0x200;
+/// The limits of blocks in an answer, or a request, are meant.
+const BLOCK_LIMITS: u32 = 1;
+/// Bytes of one block of a limit.
+const QUOTA_BLOCK: u64 = 1024;
+
+/// The kernel's `struct fsxattr`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct FileAttributes {
+    flags: u32,
+    extent_size: u32,
+    extents: u32,
+    project: u32,
+    copy_extent_size: u32,
+    reserved: [u32; 2],
+}
+
+/// The kernel's `struct if_dqblk`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct QuotaState {
+    max_blocks: u64,
+    soft_blocks: u64,
+    bytes: u64,
+    max_files: u64,
+    soft_files: u64,
+    files: u64,
+    block_time: u64,
+    file_time: u64,
+    valid: u32,
+}
+
+const _: () = assert!(size_of::<FileAttributes>() == 28);
+const _: () = assert!(size_of::<QuotaState>() == 72);
+
+/// Whether the file system that holds a directory counts by project, as its mount says. Costs one read.
+pub(super) fn is_on(directory: &Path) -> bool {
+    let place = directory.canonicalize();
+    let mounts = fs::read_to_string("/proc/self/mountinfo");
+    match (place, mounts) {
+        (Ok(place), Ok(mounts)) => counts_by_project(&mounts, &place),
+        _ => false,
+    }
+}
+
+fn counts_by_project(mounts: &str, place: &Path) -> bool {
+    let mut holds: Option<(usize, bool)> = None;
+    for line in mounts.lines() {
+        let Some((mount, of)) = line.split_once(" - ") else {
+            continue;
+        };
+        let (at, mut of) = (mount.split(' ').nth(4), of.split(' '));
+        let (kind, options) = (of.next(), of.nth(1));
+        let (Some(at), Some(kind), Some(options)) = (at, kind, options) else {
+            continue;
+        };
+        let length = at.len();
+        if !place.starts_with(at) || holds.is_some_and(|(longest, _)| longest > length) {
+            continue;
+        }
+        let mut words = options.split(',');
+        let is_on = words.any(|word| word == "prjquota" || word == "pquota");
+        holds = Some((length, is_on && ["ext4", "xfs"].contains(&kind)));
+    }
+    holds.is_some_and(|(_, is_on)| is_on)
+}
+
+/// Gives the folders of a scope, in which nothing lies yet, their number and their limit.
+pub(super) fn make(scope: &ScopePlace, project: u32, limit: Bytes) -> io::Result<()> {
+    scope.make()?;
+    let files = File::open(scope.files())?;
+    let mut attributes = FileAttributes::default();
+    // SAFETY: the kernel writes into a structure of its own layout, whose size is checked above.
+    let read = unsafe { libc::ioctl(files.as_raw_fd(), GET_ATTRIBUTES, &raw mut attributes) };
+    done(i64::from(read))?;
+    attributes.project = project;
+    attributes.flags |= INHERITED;
+    // SAFETY: as above; the kernel only reads it.
+    let set = unsafe { libc::ioctl(files.as_raw_fd(), SET_ATTRIBUTES, &raw const attributes) };
+    done(i64::from(set))?;
+    hold(scope, project, limit)?;
+    // Last: a scope with a number has all of this.
+    scope.keep_project(project)
+}
+
+/// Holds what has that number to a limit; 0 is none.
+pub(super) fn hold(scope: &ScopePlace, project: u32, limit: Bytes) -> io::Result<()> {
+    let mut state = QuotaState {
+        max_blocks: limit.0 / QUOTA_BLOCK,
+        valid: BLOCK_LIMITS,
+        ..QuotaState::default()
+    };
+    quota(scope, SET_QUOTA, project, &mut state)
+}
+
+/// Used bytes, and files.
+pub(super) fn taken(scope: &ScopePlace, project: u32) -> io::Result<(Bytes, u64)> {
+    let mut state = QuotaState::default();
+    quota(scope, GET_QUOTA, project, &mut state)?;
+    Ok((Bytes(state.bytes), state.files))
+}
+
+fn quota(scope: &ScopePlace, request: u32, project: u32, state: &mut QuotaState) -> io::Result<()> {
+    let files = File::open(scope.files())?;
+    let command = (request << 8) | PROJECT;
+    // SAFETY: the structure has the kernel's layout, whose size is checked above, and lives through the call.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_quotactl_fd,
+            files.as_raw_fd(),
+            command,
+            project,
+            &raw mut *state,
+        )
+    };
+    done(answer)
+}
+
+fn done(answer: i64) -> io::Result<()> {
+    match answer {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_below_a_directory_says_whether_it_counts_by_project() {
+        let mounts = "\
+            20 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw,errors=remount-ro\n\
+            21 20 8:2 / /var/lib/fardel rw - xfs /dev/sda2 rw,attr2,prjquota\n\
+            22 20 8:3 / /srv rw - ext4 /dev/sda3 rw,prjquota\n\
+            23 22 8:4 / /srv/plain rw - ext4 /dev/sda4 rw,noquota\n\
+            24 20 0:30 / /tmp rw - tmpfs tmpfs rw,prjquota\n\nrubbish\n";
+        for (place, expected) in [
+            ("/", false),
+            ("/home", false),
+            ("/var/lib/fardel", true),
+            ("/var/lib/fardel/folders", true),
+            ("/var/lib/fardel2", false),
+            ("/srv/data", true),
+            ("/srv/plain/data", false),
+            ("/tmp", false),
+        ] {
+            let is_on = counts_by_project(mounts, Path::new(place));
+            assert_eq!(is_on, expected, "{place}");
+        }
+    }
+}

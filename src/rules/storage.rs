@@ -1,0 +1,178 @@
+//! How many bytes the folders of a user may take together, how that limit is held, and when its owner hears of it. Counts
+//! nothing and holds nothing.
+
+use serde::{Deserialize, Serialize};
+
+use crate::quota::{AttachedPolicy, LimitKey, UsageByLevel, effective};
+use crate::units::{Bytes, Timestamp};
+
+/// What the folders of a user may take where no policy says anything. Higher: one user fills an ordinary disk. Lower: a data
+/// set of images does not fit.
+pub const DEFAULT_FOLDER_BYTES: Bytes = Bytes::gib(50);
+/// The lowest limit that is held as it is named: a file system for less is mostly its own tables.
+pub const MIN_FOLDER_BYTES: Bytes = Bytes::mib(32);
+/// The highest one. Higher: with its tables the file for it is longer than one of ext4 may be.
+pub const MAX_FOLDER_BYTES: Bytes = Bytes::gib(15 * 1024);
+
+/// Parts of a hundred of a limit from which its owner is told; from the second on it is urgent.
+const NEAR_PERCENT: u64 = 80;
+const CLOSE_PERCENT: u64 = 95;
+
+/// How a limit of bytes is held on a machine, the best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StorageEnforcement {
+    /// By the quota of the disk's own file system.
+    Native,
+    /// By a file system of its own for each limit, in a file.
+    Image,
+    /// By nothing: what is there is counted from time to time.
+    Counted,
+}
+
+impl StorageEnforcement {
+    pub const ALL: [Self; 3] = [Self::Native, Self::Image, Self::Counted];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Image => "image",
+            Self::Counted => "counted",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.word() == word)
+    }
+
+    /// Whether a write beyond the limit is refused.
+    pub fn is_enforced(self) -> bool {
+        self != Self::Counted
+    }
+}
+
+/// What the folders of one user take together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StorageUse {
+    pub used: Bytes,
+    pub limit: Bytes,
+    /// When it was so.
+    pub at: Timestamp,
+}
+
+/// How near a limit is.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum StorageLevel {
+    #[default]
+    Free,
+    /// From 80 % on.
+    Near,
+    /// From 95 % on.
+    Close,
+    /// Nothing more fits.
+    Full,
+}
+
+impl StorageLevel {
+    pub const ALL: [Self; 4] = [Self::Free, Self::Near, Self::Close, Self::Full];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Free => "free",
+            Self::Near => "near",
+            Self::Close => "close",
+            Self::Full => "full",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.word() == word)
+    }
+}
+
+/// How near `used` is to `limit`. A file system keeps a few blocks for itself: what is within a two hundredth of a limit is
+/// full.
+pub fn level(used: Bytes, limit: Bytes) -> StorageLevel {
+    let percent = percent(used, limit);
+    let left = limit.0.saturating_sub(used.0);
+    match percent {
+        _ if left <= limit.0 / 200 => StorageLevel::Full,
+        CLOSE_PERCENT.. => StorageLevel::Close,
+        NEAR_PERCENT.. => StorageLevel::Near,
+        _ => StorageLevel::Free,
+    }
+}
+
+/// Parts of a hundred of a limit that are used, rounded down; more than 100 where the limit was lowered below it.
+pub fn percent(used: Bytes, limit: Bytes) -> u64 {
+    let percent = u128::from(used.0) * 100 / u128::from(limit.0.max(1));
+    u64::try_from(percent).unwrap_or(u64::MAX)
+}
+
+/// What the folders of a user to whom these policies are attached may take together: the lowest limit of them, within what
+/// can be held.
+pub fn limit_of(attached: &[AttachedPolicy]) -> Bytes {
+    let all = effective(attached, &UsageByLevel::default());
+    let found = all.iter().find(|one| one.key == LimitKey::FolderBytes);
+    let limit = found.map_or(DEFAULT_FOLDER_BYTES, |one| Bytes(one.value));
+    limit.clamp(MIN_FOLDER_BYTES, MAX_FOLDER_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quota::{PolicyLevel, PolicyLimits};
+
+    #[test]
+    fn a_limit_is_near_from_eighty_percent_on_and_close_from_ninety_five_on() {
+        for (used, expected) in [
+            (0, StorageLevel::Free),
+            (799, StorageLevel::Free),
+            (800, StorageLevel::Near),
+            (949, StorageLevel::Near),
+            (950, StorageLevel::Close),
+            (994, StorageLevel::Close),
+            (995, StorageLevel::Full),
+            (1000, StorageLevel::Full),
+            (2000, StorageLevel::Full),
+        ] {
+            assert_eq!(level(Bytes(used), Bytes(1000)), expected, "{used}");
+        }
+        assert_eq!(percent(Bytes(u64::MAX), Bytes(u64::MAX)), 100);
+        assert_eq!(level(Bytes::ZERO, Bytes::ZERO), StorageLevel::Full);
+    }
+
+    #[test]
+    fn the_lowest_policy_holds_within_what_can_be_held() {
+        let policy = |level, bytes: Option<Bytes>| AttachedPolicy {
+            level,
+            name: "x".to_owned(),
+            limits: PolicyLimits {
+                folder_bytes: bytes.map(|bytes| bytes.0),
+                ..PolicyLimits::NONE
+            },
+            raised: Vec::new(),
+        };
+        assert_eq!(limit_of(&[]), DEFAULT_FOLDER_BYTES);
+        let silent = policy(PolicyLevel::Site, None);
+        assert_eq!(limit_of(&[silent]), DEFAULT_FOLDER_BYTES);
+        let site = policy(PolicyLevel::Site, Some(Bytes::gib(10)));
+        let user = policy(PolicyLevel::User, Some(Bytes::gib(2)));
+        assert_eq!(limit_of(&[site.clone(), user]), Bytes::gib(2));
+        let small = policy(PolicyLevel::User, Some(Bytes::mib(1)));
+        assert_eq!(limit_of(&[site, small]), MIN_FOLDER_BYTES);
+    }
+
+    #[test]
+    fn words_are_read_as_they_are_written() {
+        for one in StorageEnforcement::ALL {
+            assert_eq!(StorageEnforcement::parse(one.word()), Some(one));
+        }
+        for one in StorageLevel::ALL {
+            assert_eq!(StorageLevel::parse(one.word()), Some(one));
+        }
+    }
+}

@@ -1,0 +1,722 @@
+//! What an owner does with the files of a folder from outside of sessions: looks at them, takes them, makes, moves and removes
+//! some. Each asks first who the owner is; what the disk does runs on threads that no caller waits on.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use api::folders::{
+    FolderEntryQuery, FolderEntryView, FolderMoveBody, FolderRemovalBody, NewFolderDirectoryBody,
+    RemovedEntriesBody, RemovedEntryView,
+};
+use api::page::ListPage;
+use base::observe::chain;
+use bytes::Bytes;
+use rules::folder::{Folder, FolderState, TRASH_DAYS, check_files};
+use rules::folder_path::{FolderEntryKind, FolderPath};
+use rules::names::FolderId;
+use rules::permissions::Permission;
+use rules::refusals;
+use rules::units::Timestamp;
+use store::folders::FolderStore;
+use store::folders::archive::{ArchiveFormat, FolderArchive};
+use store::folders::failure::FolderError;
+use store::folders::listing::{EntryQuery, FolderEntry};
+use store::folders::position::EntryPosition;
+use tokio::task::JoinHandle;
+
+use super::turns::FolderTurn;
+use super::{FolderTurns, find, note};
+use crate::access::Caller;
+use crate::actions::{cursor, somewhere};
+use crate::appliance::lazy_stores::folder_error;
+use crate::catalog::{Lane, origin};
+use crate::{Failure, Server, ServerFault};
+
+/// Entries of a page, where none are asked for.
+const PAGE: usize = 200;
+/// Entries of a page. Higher: pages that take long to draw. Lower: programs ask more often, and each page costs a look at
+/// the whole directory.
+const MAX_PAGE_ENTRIES: usize = 500;
+/// Bytes of the words that names are searched for.
+const MAX_WORDS: usize = 4096;
+/// Paths that are removed by one request. Higher: a request holds a thread for longer. Lower: programs ask more often.
+const MAX_REMOVED_AT_ONCE: usize = 1000;
+/// Bytes of a file that are read to be shown. Higher: pages that take long to draw. Lower: a log shows less of itself.
+const MAX_PREVIEW_BYTES: usize = 256 << 10;
+/// Lines and columns of a table that are shown. More: as `MAX_PREVIEW_BYTES`.
+const MAX_PREVIEW_ROWS: usize = 200;
+const MAX_PREVIEW_COLUMNS: usize = 50;
+/// Bytes of one piece of a download, of which one is read ahead. Higher: more memory for each. Lower: more calls.
+const PIECE: u64 = 128 << 10;
+
+/// One page of a directory, with where it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DirectoryPage {
+    pub folder: Folder,
+    /// The directory, as text.
+    pub path: String,
+    pub page: ListPage<FolderEntryView>,
+    /// False where the directory has more names than are looked at.
+    pub whole: bool,
+}
+
+/// One page of a directory: directories first, then all else, by name.
+///
+/// Errors: `folder.not-found`, `folder.files-own`, `folder.in-trash`, `folder.purging`; `folder.path-invalid`,
+/// `folder.entry-not-found`, `folder.entry-link`; `limit.out-of-range`, `cursor.invalid`, `query.too-long`.
+pub async fn list(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    wanted: &FolderEntryQuery,
+) -> Result<DirectoryPage, Failure> {
+    let limit = wanted.limit.unwrap_or(PAGE);
+    let path = wanted.path.clone();
+    let (words, asked) = (wanted.q.clone(), wanted.cursor.clone());
+    let signing = server.catalog().founding().cursor_key;
+    let done = on_files(server, caller, which, move |store, folder| {
+        if !(1..=MAX_PAGE_ENTRIES).contains(&limit) {
+            return Err(refusals::limit_out_of_range(MAX_PAGE_ENTRIES)
+                .at("/limit")
+                .into());
+        }
+        if words.len() > MAX_WORDS {
+            return Err(refusals::query_too_long(words.len(), MAX_WORDS)
+                .at("/q")
+                .into());
+        }
+        let path = FolderPath::parse(&path).map_err(|refusal| refusal.at("/path"))?;
+        let bound = format!("entries|{}|{path}|{words}", folder.id);
+        let after = match asked.as_deref() {
+            None | Some("") => None,
+            Some(text) => Some(cursor::read::<(bool, Vec<u8>)>(&signing, &bound, text)?),
+        };
+        let query = EntryQuery {
+            after: after.map(|(is_behind, name)| EntryPosition { is_behind, name }),
+            words,
+            limit,
+        };
+        let page = store.list(folder.id, &path, &query)?;
+        let next = page.next.map(|last| (last.is_behind, last.name));
+        let items = page.entries.into_iter();
+        let items = items.filter_map(|one| Some(view(&path.child(&one.name)?, &one)));
+        let list = ListPage {
+            items: items.collect(),
+            next_cursor: next.map(|last| cursor::write(&signing, &bound, &last)),
+            estimated_total: page.total,
+        };
+        Ok((path.to_string(), list, page.whole))
+    });
+    let (folder, (path, page, whole)) = done.await?;
+    Ok(DirectoryPage {
+        folder,
+        path,
+        page,
+        whole,
+    })
+}
+
+/// A file as a page shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FilePreview {
+    Text {
+        text: String,
+        /// More of it comes behind.
+        is_cut: bool,
+    },
+    Table {
+        rows: Vec<Vec<String>>,
+        is_cut: bool,
+    },
+    /// An image of a sort that browsers show and no script is in.
+    Image,
+    /// What it holds is not shown.
+    Nothing,
+}
+
+/// What a path leads to, with what a page shows of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryDetail {
+    pub folder: Folder,
+    pub entry: FolderEntryView,
+    /// The directory that it lies in, as text.
+    pub parent: String,
+    pub preview: FilePreview,
+}
+
+/// What a path leads to; of a file, its begin.
+///
+/// Errors: as `list`.
+pub async fn show(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    path: &str,
+) -> Result<EntryDetail, Failure> {
+    let path = path.to_owned();
+    let done = on_files(server, caller, which, move |store, folder| {
+        let path = parsed(&path)?;
+        let entry = view(&path, &store.entry(folder.id, &path)?);
+        let preview = match entry.kind {
+            FolderEntryKind::File => preview(store, folder, &path)?,
+            _ => FilePreview::Nothing,
+        };
+        Ok((entry, path.parent().to_string(), preview))
+    });
+    let (folder, (entry, parent, preview)) = done.await?;
+    Ok(EntryDetail {
+        folder,
+        entry,
+        parent,
+        preview,
+    })
+}
+
+fn preview(
+    store: &FolderStore,
+    folder: &Folder,
+    path: &FolderPath,
+) -> Result<FilePreview, FolderError> {
+    let open = store.file(folder.id, path)?;
+    if open.image.is_some() {
+        return Ok(FilePreview::Image);
+    }
+    let mut head = vec![0; MAX_PREVIEW_BYTES];
+    let mut length = 0;
+    while length < head.len() {
+        match open.file.read_at(&mut head[length..], length as u64) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // What a disk cannot read is not shown; a download says so.
+            Err(_) => return Ok(FilePreview::Nothing),
+        }
+    }
+    head.truncate(length);
+    let is_cut = open.size > length as u64;
+    let Some(text) = text_of(&head, is_cut) else {
+        return Ok(FilePreview::Nothing);
+    };
+    let name = path.shown_name().to_lowercase();
+    let delimiter = match name.rsplit_once('.').map(|(_, ending)| ending) {
+        Some("csv") => b',',
+        Some("tsv") => b'\t',
+        _ => {
+            let text = text.to_owned();
+            return Ok(FilePreview::Text { text, is_cut });
+        }
+    };
+    Ok(table(text, delimiter, is_cut))
+}
+
+/// The text that bytes are; None where they are none.
+fn text_of(bytes: &[u8], is_cut: bool) -> Option<&str> {
+    if bytes.contains(&0) {
+        return None;
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Some(text),
+        // The last character was cut in two.
+        Err(error) if is_cut && error.error_len().is_none() => {
+            std::str::from_utf8(&bytes[..error.valid_up_to()]).ok()
+        }
+        Err(_) => None,
+    }
+}
+
+fn table(text: &str, delimiter: u8, is_cut: bool) -> FilePreview {
+    // A last line that was cut in the middle says something else than the file.
+    let whole = match (is_cut, text.rfind('\n')) {
+        (true, Some(end)) => &text[..end],
+        _ => text,
+    };
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .delimiter(delimiter)
+        .from_reader(whole.as_bytes());
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut has_more = is_cut;
+    for record in reader.records() {
+        let Ok(record) = record else { break };
+        if rows.len() == MAX_PREVIEW_ROWS {
+            has_more = true;
+            break;
+        }
+        has_more |= record.len() > MAX_PREVIEW_COLUMNS;
+        let fields = record.iter().take(MAX_PREVIEW_COLUMNS);
+        rows.push(fields.map(str::to_owned).collect());
+    }
+    FilePreview::Table {
+        rows,
+        is_cut: has_more,
+    }
+}
+
+/// A file that is taken, as it was when it was opened.
+#[derive(Debug)]
+pub struct FileDownload {
+    pub name: String,
+    pub size: u64,
+    pub modified_at: Timestamp,
+    /// Differs once the file does; without quotes.
+    pub tag: String,
+    /// The media type of an image that pages may show; that of any bytes for all else.
+    pub kind: &'static str,
+    file: Arc<std::fs::File>,
+    turns: Arc<FolderTurns>,
+}
+
+impl FileDownload {
+    /// The pieces of `length` bytes from `from` on. They break off where the file became shorter.
+    pub fn pieces(&self, from: u64, length: u64) -> FilePieces {
+        FilePieces {
+            file: Arc::clone(&self.file),
+            turns: Arc::clone(&self.turns),
+            at: from,
+            left: length,
+            ahead: None,
+        }
+    }
+}
+
+/// The bytes of a file, piece by piece.
+#[derive(Debug)]
+pub struct FilePieces {
+    file: Arc<std::fs::File>,
+    turns: Arc<FolderTurns>,
+    at: u64,
+    left: u64,
+    /// The piece that is read while the one before it is sent.
+    ahead: Option<JoinHandle<io::Result<Bytes>>>,
+}
+
+impl FilePieces {
+    /// The next piece; None at the end. Nothing comes behind an error.
+    pub async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        let reading = match self.ahead.take() {
+            Some(reading) => reading,
+            None if self.left == 0 => return None,
+            None => self.read().await,
+        };
+        let piece = reading
+            .await
+            .unwrap_or_else(|ended| Err(io::Error::other(ended)));
+        match piece.is_ok() {
+            true if self.left > 0 => self.ahead = Some(self.read().await),
+            true => {}
+            false => self.left = 0,
+        }
+        Some(piece)
+    }
+
+    async fn read(&mut self) -> JoinHandle<io::Result<Bytes>> {
+        let turn = self.turns.wait().await;
+        let (file, at) = (Arc::clone(&self.file), self.at);
+        let length = self.left.min(PIECE);
+        self.at += length;
+        self.left -= length;
+        tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            let mut piece = vec![0; usize::try_from(length).unwrap_or(0)];
+            file.read_exact_at(&mut piece, at)?;
+            Ok(Bytes::from(piece))
+        })
+    }
+}
+
+/// Opens an ordinary file to be taken.
+///
+/// Errors: as `list`; `folder.entry-not-file`.
+pub async fn open(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    path: &str,
+) -> Result<FileDownload, Failure> {
+    let path = path.to_owned();
+    let done = on_files(server, caller, which, move |store, folder| {
+        let path = parsed(&path)?;
+        Ok((path.shown_name(), store.file(folder.id, &path)?))
+    });
+    let (_, (name, open)) = done.await?;
+    Ok(FileDownload {
+        name,
+        size: open.size,
+        modified_at: open.modified_at,
+        tag: open.tag,
+        kind: open.image.unwrap_or("application/octet-stream"),
+        file: Arc::new(open.file),
+        turns: Arc::clone(server.folder_turns()),
+    })
+}
+
+/// An archive that is made while it is taken.
+pub struct ArchiveDownload {
+    pub name: String,
+    pub kind: &'static str,
+    /// None once it is over.
+    archive: Option<Box<FolderArchive>>,
+    turns: Arc<FolderTurns>,
+    /// It counts for as long as it is taken.
+    _place: FolderTurn,
+}
+
+impl ArchiveDownload {
+    /// The next piece; None at the end. Nothing comes behind an error.
+    pub async fn next(&mut self) -> Option<io::Result<Bytes>> {
+        let mut archive = self.archive.take()?;
+        let turn = self.turns.wait().await;
+        let made = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            let piece = archive.next_piece();
+            (archive, piece)
+        });
+        match made.await {
+            Ok((archive, Ok(Some(piece)))) => {
+                self.archive = Some(archive);
+                Some(Ok(piece.into()))
+            }
+            Ok((_, Ok(None))) => None,
+            Ok((_, Err(error))) => Some(Err(error)),
+            Err(ended) => Some(Err(io::Error::other(ended))),
+        }
+    }
+}
+
+/// A directory with all below it, or one file, as an archive; `format` is `zip` where it is empty.
+///
+/// Errors: as `list`; `folder.archive-format`, `folder.archive-too-many`; `folder.too-many-at-once`.
+pub async fn archive(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    path: &str,
+    format: &str,
+) -> Result<ArchiveDownload, Failure> {
+    own_folder(server, caller, which)?;
+    let place = server.folder_turns().enter_archive(caller.subject.user)?;
+    let (path, format) = (path.to_owned(), format.to_owned());
+    let done = on_files(server, caller, which, move |store, folder| {
+        let (format, ending, kind) = match format.as_str() {
+            "" | "zip" => (ArchiveFormat::Zip, "zip", "application/zip"),
+            "tar" => (ArchiveFormat::Tar, "tar", "application/x-tar"),
+            _ => return Err(refusals::folder_archive_format().at("/format").into()),
+        };
+        let path = parsed(&path)?;
+        let name = match path.is_top() {
+            true => folder.name.to_string(),
+            false => path.shown_name(),
+        };
+        let archive = store.archive(folder.id, &path, &name, format)?;
+        Ok((format!("{name}.{ending}"), kind, archive))
+    });
+    let (_, (name, kind, archive)) = done.await?;
+    Ok(ArchiveDownload {
+        name,
+        kind,
+        archive: Some(Box::new(archive)),
+        turns: Arc::clone(server.folder_turns()),
+        _place: place,
+    })
+}
+
+/// Makes one directory, in one that is there.
+///
+/// Errors: as `list`; `folder.new-name-invalid`, `folder.entry-exists`, `quota.exceeded`, `disk.full`.
+pub async fn make_directory(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    asked: NewFolderDirectoryBody,
+) -> Result<FolderEntryView, Failure> {
+    let how = |_: &FolderEntryView| Some("directory");
+    let done = change_files(server, caller, which, how, move |store, folder| {
+        let path = parsed(&asked.path)?;
+        store.make_directory(folder.id, &path)?;
+        Ok(view(&path, &store.entry(folder.id, &path)?))
+    });
+    Ok(done.await?.1)
+}
+
+/// Gives a file, a directory or a link another name or place in its folder; never over another one.
+///
+/// Errors: as `make_directory`; `folder.move-inside`.
+pub async fn move_entry(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    asked: FolderMoveBody,
+) -> Result<FolderEntryView, Failure> {
+    let how = |_: &FolderEntryView| Some("move");
+    let done = change_files(server, caller, which, how, move |store, folder| {
+        let from = FolderPath::parse(&asked.from).map_err(|refusal| refusal.at("/from"))?;
+        let to = FolderPath::parse(&asked.to).map_err(|refusal| refusal.at("/to"))?;
+        store.move_entry(folder.id, &from, &to)?;
+        Ok(view(&to, &store.entry(folder.id, &to)?))
+    });
+    Ok(done.await?.1)
+}
+
+/// Removes files, links, and directories with all below them: into the trash of the folder, or for good where that is asked
+/// for. All are looked for before the first is removed.
+///
+/// Errors: as `list`; `folder.paths`.
+pub async fn remove(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    asked: FolderRemovalBody,
+) -> Result<(), Failure> {
+    let now = server.clock().now();
+    let how = |done: &Partly| done.some("remove");
+    let done = change_files(server, caller, which, how, move |store, folder| {
+        refuse_many(asked.paths.len(), "/paths")?;
+        let mut paths = Vec::with_capacity(asked.paths.len());
+        for (number, text) in asked.paths.iter().enumerate() {
+            let field = format!("/paths/{number}");
+            let path = FolderPath::parse(text).map_err(|refusal| refusal.at(field))?;
+            store.entry(folder.id, &path)?;
+            paths.push(path);
+        }
+        Ok(each(&paths, |path| match asked.for_good {
+            true => store.remove_for_good(folder.id, path),
+            false => store.remove_entry(folder.id, path, now),
+        }))
+    });
+    let (id, done) = done.await?;
+    give_back(server, id)?;
+    done.end()
+}
+
+/// How many of several were done, and what ended it before the last one.
+struct Partly {
+    done: usize,
+    failure: Option<FolderError>,
+}
+
+impl Partly {
+    /// `how`, where any was done.
+    fn some(&self, how: &'static str) -> Option<&'static str> {
+        (self.done > 0).then_some(how)
+    }
+
+    fn end(self) -> Result<(), Failure> {
+        match self.failure {
+            Some(error) => Err(folder_error(error)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// One after the other, until one fails.
+fn each<T>(all: &[T], act: impl Fn(&T) -> Result<(), FolderError>) -> Partly {
+    let mut done = 0;
+    for one in all {
+        if let Err(error) = act(one) {
+            let failure = Some(error);
+            return Partly { done, failure };
+        }
+        done += 1;
+    }
+    let failure = None;
+    Partly { done, failure }
+}
+
+/// Gives the room of what was removed for good back, which no caller waits for. What is not removed now is by the next look.
+fn give_back(server: &Server, id: FolderId) -> Result<(), Failure> {
+    let (store, turns) = (server.folders()?, Arc::clone(server.folder_turns()));
+    if !turns.note_emptying(id) {
+        return Ok(());
+    }
+    tokio::task::spawn_blocking(move || {
+        while let Some(id) = turns.next_emptying() {
+            if let Err(error) = store.empty_removed(id) {
+                tracing::warn!(folder = %id, %error, "removed files stay on the disk");
+            }
+        }
+    });
+    Ok(())
+}
+
+/// What lies in the trash of a folder, newest first, with the folder.
+///
+/// Errors: `folder.not-found`, `folder.files-own`, `folder.in-trash`, `folder.purging`.
+pub async fn removed(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+) -> Result<(Folder, Vec<RemovedEntryView>), Failure> {
+    let done = on_files(server, caller, which, |store, folder| {
+        let all = store.removed(folder.id)?.into_iter();
+        let shown = all.map(|one| RemovedEntryView {
+            id: one.id,
+            path: one.path,
+            kind: one.kind,
+            size: one.size,
+            removed_at: one.removed_at,
+            purge_at: one.removed_at.plus_seconds(TRASH_DAYS * 86_400),
+        });
+        Ok(shown.collect())
+    });
+    done.await
+}
+
+/// Puts some of `removed` back where they were; never over another file. The first that cannot be ends it.
+///
+/// Errors: as `removed`; `folder.paths`, `folder.removed-not-found`, `folder.entry-exists`, `folder.entry-link`.
+pub async fn restore_removed(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    asked: RemovedEntriesBody,
+) -> Result<(), Failure> {
+    let how = |done: &Partly| done.some("restore");
+    let done = change_files(server, caller, which, how, move |store, folder| {
+        refuse_many(asked.items.len(), "/items")?;
+        Ok(each(&asked.items, |item| {
+            store.restore_entry(folder.id, *item).map(|_| ())
+        }))
+    });
+    done.await?.1.end()
+}
+
+/// Takes some of `removed` out of the trash for good.
+///
+/// Errors: as `removed`; `folder.paths`, `folder.removed-not-found`.
+pub async fn purge_removed(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    asked: RemovedEntriesBody,
+) -> Result<(), Failure> {
+    let now = server.clock().now();
+    let how = |done: &Partly| done.some("purge");
+    let done = change_files(server, caller, which, how, move |store, folder| {
+        refuse_many(asked.items.len(), "/items")?;
+        Ok(each(&asked.items, |item| {
+            store.purge_removed(folder.id, Some(&[*item]), now)
+        }))
+    });
+    let (id, done) = done.await?;
+    give_back(server, id)?;
+    done.end()
+}
+
+/// Takes all out of the trash of a folder for good.
+///
+/// Errors: as `removed`.
+pub async fn empty_trash(server: &Server, caller: &Caller, which: &str) -> Result<(), Failure> {
+    let now = server.clock().now();
+    let how = |(): &()| Some("purge");
+    let done = change_files(server, caller, which, how, move |store, folder| {
+        store.purge_removed(folder.id, None, now)
+    });
+    give_back(server, done.await?.0)
+}
+
+fn refuse_many(count: usize, field: &str) -> Result<(), FolderError> {
+    match (1..=MAX_REMOVED_AT_ONCE).contains(&count) {
+        true => Ok(()),
+        false => Err(refusals::folder_paths(MAX_REMOVED_AT_ONCE).at(field).into()),
+    }
+}
+
+/// The folder whose files the caller asks for, where they are the caller's and it is ready.
+///
+/// Errors: `folder.not-found`, `folder.files-own`, `folder.in-trash`, `folder.purging`; `token.scope-missing`.
+pub(super) fn own_folder(server: &Server, caller: &Caller, which: &str) -> Result<Folder, Failure> {
+    somewhere(caller, Permission::SessionsWrite)?;
+    server
+        .catalog()
+        .read_now("look for a folder of files", |view| {
+            let folder = find(view, caller, which, FolderState::Ready)?.folder;
+            check_files(&caller.subject, &folder)?;
+            match folder.state {
+                FolderState::Ready => Ok(folder),
+                FolderState::Trashed => Err(refusals::folder_in_trash(&folder.name).into()),
+                FolderState::Purging => Err(refusals::folder_purging(&folder.name).into()),
+            }
+        })
+}
+
+/// Works on the files of the caller's folder on a thread that may wait for the disk; gives the folder, too.
+///
+/// Errors: as `own_folder`; `folder.too-many-at-once`; those of the work.
+pub(super) async fn on_files<T: Send + 'static>(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    work: impl FnOnce(&FolderStore, &Folder) -> Result<T, FolderError> + Send + 'static,
+) -> Result<(Folder, T), Failure> {
+    let folder = own_folder(server, caller, which)?;
+    let store = server.folders()?;
+    let turn = server.folder_turns().enter(caller.subject.user).await?;
+    let working = tokio::task::spawn_blocking(move || -> Result<(Folder, T), Failure> {
+        // It counts until it is done, also where its request is gone.
+        let _turn = turn;
+        let done = work(&store, &folder).map_err(folder_error)?;
+        Ok((folder, done))
+    });
+    working
+        .await
+        .map_err(|ended| ServerFault::new("work on the files of a folder", ended))?
+}
+
+/// Changes files as `on_files` works on them, and writes down how, where `how` says so. Once begun it goes on to its end, also
+/// where its request is gone: no change stays unsaid. Gives the folder's id, too.
+///
+/// Errors: as `on_files`.
+pub(super) async fn change_files<T: Send + 'static>(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    how: impl FnOnce(&T) -> Option<&'static str> + Send + 'static,
+    work: impl FnOnce(&FolderStore, &Folder) -> Result<T, FolderError> + Send + 'static,
+) -> Result<(FolderId, T), Failure> {
+    let (turns, user) = (Arc::clone(server.folder_turns()), caller.subject.user);
+    let (server, caller, which) = (server.clone(), caller.clone(), which.to_owned());
+    let act = async move {
+        let (folder, done) = on_files(&server, &caller, &which, work).await?;
+        let id = folder.id;
+        if let Some(how) = how(&done) {
+            changed(&server, &caller, folder, how).await;
+        }
+        Ok::<_, Failure>((id, done))
+    };
+    turns.acts().complete(user, origin::carried(act)).await
+}
+
+/// Writes down that files of a folder were changed, and how. What was done is done: a full disk keeps no owner from removing
+/// files.
+async fn changed(server: &Server, caller: &Caller, folder: Folder, how: &'static str) {
+    let (actor, id) = (caller.name.clone(), folder.id);
+    let written = server
+        .catalog()
+        .write(Lane::Requests, "note a change of files", move |rows| {
+            rows.note_folder_use(folder.id)?;
+            let code = "folder.files-changed";
+            note(rows, actor.as_str(), &folder, code, ("", how))
+        });
+    if let Err(failure) = written.await {
+        tracing::error!(folder = %id, error = %chain(&failure), "a change of files is not written down");
+    }
+}
+
+fn parsed(path: &str) -> Result<FolderPath, FolderError> {
+    Ok(FolderPath::parse(path).map_err(|refusal| refusal.at("/path"))?)
+}
+
+fn view(path: &FolderPath, entry: &FolderEntry) -> FolderEntryView {
+    FolderEntryView {
+        name: path.shown_name(),
+        path: path.to_string(),
+        kind: entry.kind,
+        size: entry.size,
+        modified_at: entry.modified_at,
+    }
+}
+
+#[cfg(test)]
+mod tests;

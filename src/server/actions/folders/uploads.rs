@@ -1,0 +1,272 @@
+//! Files on their way into a folder of the caller's: declared, sent in pieces at offsets, put in their place once they are
+//! whole. Each piece asks again whether the folder is still the caller's and ready.
+
+use api::folders::FolderUploadView;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use rules::codes::{UPLOAD_BUSY, UPLOAD_NOT_FOUND};
+use rules::folder::FolderState;
+use rules::folder_path::FolderPath;
+use rules::names::{FolderId, UploadId};
+use rules::refusals;
+use rules::units::Timestamp;
+use store::folders::staging::{DeclaredFile, PieceChecksum, StagedFile, StagingWriter};
+
+use super::files::{change_files, on_files, own_folder};
+use crate::access::Caller;
+use crate::appliance::lazy_stores::folder_error;
+use crate::{Failure, Server, ServerFault};
+
+/// Files that one user has on their way at once, over all folders. Higher: each takes a place in a list that is read for
+/// every new one. Lower: a user who sends a tree from several machines is refused.
+const MAX_FOLDER_UPLOADS: usize = 256;
+
+/// A file that is to come.
+#[derive(Debug, Clone, Default)]
+pub struct NewFolderFile {
+    /// The directory that it goes into, as text; what is missing of it is made.
+    pub directory: String,
+    /// Its name, as it is.
+    pub name: String,
+    /// Exact number of bytes; None: as many as come.
+    pub bytes: Option<u64>,
+    /// It takes the place of a file that is there.
+    pub overwrite: bool,
+    /// When its contents were changed last, where that is to be kept.
+    pub modified_at: Option<Timestamp>,
+}
+
+/// Begins a file. An empty one is in its place at once.
+///
+/// Errors: `folder.not-found`, `folder.files-own`, `folder.in-trash`, `folder.purging`; `folder.path-invalid`,
+/// `folder.new-name-invalid`, `folder.entry-exists`, `upload.too-large`, `upload.too-many`, `quota.exceeded`, `disk.full`.
+pub async fn create(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    asked: NewFolderFile,
+) -> Result<FolderUploadView, Failure> {
+    own_folder(server, caller, which)?;
+    let user = caller.subject.user;
+    let others = server
+        .catalog()
+        .read_now("list folders of uploads", |view| {
+            let all = view.folders_of(user)?.into_iter();
+            let ready = all.filter(|one| one.folder.state == FolderState::Ready);
+            Ok(ready.map(|one| one.folder.id).collect::<Vec<FolderId>>())
+        })?;
+    let now = server.clock().now();
+    let done = change_files(server, caller, which, placed, move |store, folder| {
+        let directory = FolderPath::parse(&asked.directory);
+        let directory = directory.map_err(|refusal| refusal.at("/path"))?;
+        let path = directory.child(asked.name.as_bytes());
+        let path = path.ok_or_else(refusals::folder_new_name_invalid)?;
+        path.check_new()?;
+        // A name that is taken is said before the bytes come, and once more behind them.
+        if !asked.overwrite && store.entry(folder.id, &path).is_ok() {
+            return Err(refusals::folder_entry_exists(path.shown_name()).into());
+        }
+        store.expire_staged(folder.id, now)?;
+        let mut under_way = 0;
+        for other in others {
+            under_way += store.count_staged(other)?;
+        }
+        if under_way >= MAX_FOLDER_UPLOADS {
+            let refusal = refusals::upload_too_many(under_way);
+            return Err(refusal.retry_after(60).into());
+        }
+        let declared = DeclaredFile {
+            path: path.to_string(),
+            bytes: asked.bytes,
+            overwrite: asked.overwrite,
+            modified_at: asked.modified_at,
+        };
+        let staged = store.stage(folder.id, &path, declared, now)?;
+        let is_placed = asked.bytes == Some(0) && store.place(folder.id, staged.id)?;
+        Ok((staged, is_placed))
+    });
+    let (id, (staged, _)) = done.await?;
+    Ok(view(id, staged))
+}
+
+/// How an upload whose file came into its place is written down.
+fn placed((_, is_placed): &(StagedFile, bool)) -> Option<&'static str> {
+    is_placed.then_some("upload")
+}
+
+/// The files on their way into a folder, oldest first.
+///
+/// Errors: `folder.not-found`, `folder.files-own`, `folder.in-trash`, `folder.purging`.
+pub async fn list(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+) -> Result<Vec<FolderUploadView>, Failure> {
+    let done = on_files(server, caller, which, |store, folder| {
+        store.all_staged(folder.id)
+    });
+    let (folder, all) = done.await?;
+    Ok(all.into_iter().map(|one| view(folder.id, one)).collect())
+}
+
+/// How far a file is; one that was finished a while ago, too. One that is whole and not in its place, since the server ended
+/// right before that, is put there now.
+///
+/// Errors: as `create`; `upload.not-found`.
+pub async fn head(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    upload: UploadId,
+) -> Result<FolderUploadView, Failure> {
+    let done = change_files(server, caller, which, placed, move |store, folder| {
+        let staged = store.staged(folder.id, upload.0)?;
+        if staged.declared.bytes != Some(staged.offset) {
+            return Ok((staged, false));
+        }
+        match store.place(folder.id, upload.0) {
+            Ok(is_placed) => Ok((staged, is_placed)),
+            // It was finished before, or is being finished now.
+            Err(error)
+                if [UPLOAD_NOT_FOUND, UPLOAD_BUSY]
+                    .map(Some)
+                    .contains(&error.code()) =>
+            {
+                Ok((staged, false))
+            }
+            Err(error) => Err(error),
+        }
+    });
+    let (id, (staged, _)) = done.await?;
+    Ok(view(id, staged))
+}
+
+/// Calls a file on its way off, and forgets its bytes.
+///
+/// Errors: as `head`; `upload.busy`.
+pub async fn abort(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    upload: UploadId,
+) -> Result<(), Failure> {
+    let done = on_files(server, caller, which, move |store, folder| {
+        store.unstage(folder.id, upload.0)
+    });
+    done.await.map(|_| ())
+}
+
+/// One piece of a file, while it comes. No other request has the file meanwhile.
+pub struct FolderPiece {
+    server: Server,
+    caller: Caller,
+    folder: FolderId,
+    upload: UploadId,
+    /// None after an error, and while a write is under way.
+    writer: Option<StagingWriter>,
+}
+
+/// Begins to take a piece at `offset`; `checksum` is that of the whole piece, as tus writes it.
+///
+/// Errors: as `head`; `upload.busy`, `upload.wrong-offset`, `upload.checksum-unknown`.
+pub async fn append(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    upload: UploadId,
+    offset: u64,
+    checksum: Option<&str>,
+) -> Result<FolderPiece, Failure> {
+    own_folder(server, caller, which)?;
+    let checksum = match checksum {
+        Some(text) => Some(checksum_of(text).ok_or_else(refusals::upload_checksum_unknown)?),
+        None => None,
+    };
+    let done = on_files(server, caller, which, move |store, folder| {
+        store.append(folder.id, upload.0, offset, checksum)
+    });
+    let (folder, writer) = done.await?;
+    Ok(FolderPiece {
+        server: server.clone(),
+        caller: caller.clone(),
+        folder: folder.id,
+        upload,
+        writer: Some(writer),
+    })
+}
+
+impl FolderPiece {
+    /// Takes bytes of the piece.
+    ///
+    /// Errors: `upload.too-large`, `quota.exceeded`, `disk.full`; those of a caller who may go on no longer. Then nothing more is taken.
+    pub async fn write(&mut self, bytes: Bytes) -> Result<(), Failure> {
+        own_folder(&self.server, &self.caller, &self.folder.to_string())?;
+        let Some(mut writer) = self.writer.take() else {
+            return Err(refusals::upload_busy().into());
+        };
+        let turn = self.server.folder_turns().wait().await;
+        let written = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            let written = writer.write(&bytes);
+            (writer, written)
+        });
+        let (writer, written) = written.await.map_err(ended)?;
+        written.map_err(folder_error)?;
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    /// Keeps what came, and puts the file in its place where that was the last of it. `is_whole` is false where the piece
+    /// broke off.
+    ///
+    /// Errors: `upload.checksum-mismatch`; `folder.entry-exists`, `folder.entry-link`, `quota.exceeded`, `disk.full`.
+    pub async fn finish(mut self, is_whole: bool) -> Result<FolderUploadView, Failure> {
+        let Some(writer) = self.writer.take() else {
+            return Err(refusals::upload_busy().into());
+        };
+        let upload = self.upload.0;
+        let which = self.folder.to_string();
+        let (server, caller) = (&self.server, &self.caller);
+        let done = change_files(server, caller, &which, placed, move |store, folder| {
+            writer.finish(is_whole)?;
+            let staged = store.staged(folder.id, upload)?;
+            let is_placed = is_whole && store.place(folder.id, upload)?;
+            Ok((staged, is_placed))
+        });
+        let (id, (staged, _)) = done.await?;
+        Ok(view(id, staged))
+    }
+}
+
+fn ended(error: tokio::task::JoinError) -> ServerFault {
+    ServerFault::new("write an uploaded file", error)
+}
+
+/// A checksum as tus writes it: its name, a blank, and its bytes in base64.
+fn checksum_of(text: &str) -> Option<PieceChecksum> {
+    let (name, value) = text.trim().split_once(' ')?;
+    let bytes = STANDARD.decode(value.trim()).ok()?;
+    match name {
+        "sha256" => Some(PieceChecksum::Sha256(bytes.try_into().ok()?)),
+        "crc32" => {
+            let bytes: [u8; 4] = bytes.try_into().ok()?;
+            Some(PieceChecksum::Crc32(u32::from_be_bytes(bytes)))
+        }
+        _ => None,
+    }
+}
+
+fn view(folder: FolderId, staged: StagedFile) -> FolderUploadView {
+    FolderUploadView {
+        id: UploadId(staged.id),
+        folder,
+        path: staged.declared.path,
+        size: staged.declared.bytes,
+        offset: staged.offset,
+        overwrite: staged.declared.overwrite,
+        modified_at: staged.declared.modified_at,
+        created_at: staged.begun_at,
+        expires_at: staged.expires_at,
+    }
+}

@@ -1,0 +1,165 @@
+//! Looks at what the folders of each user take, and holds them to what policies say now. What is reachable is looked at every
+//! minute, everything else now and then: nothing of it changes meanwhile but its limit. A row is written only where there is
+//! something new to tell.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::observe::chain;
+use rules::names::UserId;
+use rules::storage::{StorageUse, level};
+use rules::units::{Bytes, Timestamp};
+use store::folders::FolderStore;
+use store::quota::ScopePlace;
+
+use crate::actions::storage::folder_limit;
+use crate::appliance::lazy_stores::folder_failure;
+use crate::catalog::Lane;
+use crate::catalog::storage::FolderOwner;
+use crate::{Failure, Server, ServerFault};
+
+/// Between two looks. Longer: a raised limit holds later, and a warning comes later. Shorter: rows are written more often.
+const LOOK: Duration = Duration::from_secs(60);
+/// Before the first one, so that a server that just started serves first.
+const FIRST_LOOK: Duration = Duration::from_secs(30);
+/// Every so many looks everything is looked at. Higher: a list shows an old limit for longer. Lower: the records of all users
+/// are read more often.
+const WHOLE_LOOKS: u64 = 10;
+/// What folders have to grow or shrink by to be written down. Higher: lists are less true. Lower: rows are written all the
+/// time while a session works.
+const CHANGE: u64 = 16 << 20;
+
+/// Looks, until it is dropped.
+pub(crate) async fn keep(server: Server) {
+    tokio::time::sleep(FIRST_LOOK).await;
+    for number in 0_u64.. {
+        if let Err(failure) = look(&server, number.is_multiple_of(WHOLE_LOOKS)).await {
+            tracing::error!(error = %chain(&failure), "what folders take was not looked at");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// One look; at everything, or at what is reachable.
+pub(crate) async fn look(server: &Server, is_whole: bool) -> Result<(), Failure> {
+    let store = server.folders()?;
+    let now = server.clock().now();
+    let scopes = off_thread({
+        let store = Arc::clone(&store);
+        move || reachable(&store, is_whole)
+    })
+    .await?;
+    if !is_whole && scopes.is_empty() {
+        return Ok(());
+    }
+    let known = scopes.clone();
+    let owners = server
+        .catalog()
+        .read("look whose folders there are", move |view| {
+            let all = view.folder_owners()?.into_iter();
+            all.filter(|one| is_whole || known.contains_key(&one.owner))
+                .map(|one| Ok((one, folder_limit(view, one.owner, one.domain, now)?)))
+                .collect::<Result<Vec<_>, Failure>>()
+        })
+        .await?;
+    let news = off_thread(move || {
+        if is_whole {
+            remove_unused(&store, &scopes, &owners);
+        }
+        let seen = owners.into_iter().filter_map(|(owner, limit)| {
+            let taken = match scopes.get(&owner.owner) {
+                Some(scope) => held(&store, scope, limit)?,
+                None => StorageUse {
+                    used: owner.counted,
+                    limit,
+                    at: now,
+                },
+            };
+            is_new(&owner, &taken).then_some((owner.owner, taken))
+        });
+        Ok(seen.collect::<Vec<_>>())
+    })
+    .await?;
+    if news.is_empty() {
+        return Ok(());
+    }
+    let clock = server.clock().clone();
+    server
+        .catalog()
+        .write_of_server(Lane::Loops, "keep what folders take", move |rows| {
+            // Mail that looked meanwhile looks only for what is newer.
+            let now = clock.now();
+            for (owner, taken) in &news {
+                rows.put_storage(*owner, taken, level(taken.used, taken.limit), now)?;
+            }
+            Ok(())
+        })
+        .await
+}
+
+/// The scopes that are looked at, by their owner.
+fn reachable(store: &FolderStore, is_whole: bool) -> Result<BTreeMap<UserId, ScopePlace>, Failure> {
+    let all = store.scopes().map_err(folder_failure)?.into_iter();
+    Ok(all
+        .filter(|(_, scope)| is_whole || scope.is_reachable())
+        .collect())
+}
+
+/// Holds a scope to its limit; gives what it takes. None where it cannot be seen: the log says why.
+fn held(store: &FolderStore, scope: &ScopePlace, limit: Bytes) -> Option<StorageUse> {
+    let keeper = store.keeper();
+    let seen = keeper
+        .hold_to(scope, limit)
+        .and_then(|()| keeper.measure(scope));
+    match seen {
+        Ok(seen) => seen.map(|taken| StorageUse {
+            used: taken.used,
+            limit,
+            at: Timestamp::from_millis(taken.at),
+        }),
+        Err(error) => {
+            let scope = scope.directory().display();
+            tracing::warn!(%scope, %limit, %error, "folders are not held to their limit");
+            None
+        }
+    }
+}
+
+/// Removes the scopes of users who have no folder any more.
+fn remove_unused(
+    store: &FolderStore,
+    scopes: &BTreeMap<UserId, ScopePlace>,
+    owners: &[(FolderOwner, Bytes)],
+) {
+    for (owner, scope) in scopes {
+        if owners.iter().any(|(one, _)| one.owner == *owner) {
+            continue;
+        }
+        if let Err(error) = store.keeper().remove_empty(scope) {
+            let scope = scope.directory().display();
+            tracing::warn!(%scope, %error, "a scope without a folder stays on the disk");
+        }
+    }
+}
+
+/// Whether something is to be written: another limit, another level, or much more or less than before.
+fn is_new(owner: &FolderOwner, now: &StorageUse) -> bool {
+    let Some(before) = owner.before else {
+        return true;
+    };
+    before.taken.limit != now.limit
+        || before.level != level(now.used, now.limit)
+        || before.taken.used.0.abs_diff(now.used.0) >= CHANGE
+}
+
+async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| ServerFault::new("look at limits of folders", error))?
+}
+
+#[cfg(test)]
+mod tests;

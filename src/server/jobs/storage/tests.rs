@@ -1,0 +1,158 @@
+//! What a look makes of folders: rows of what they take, and limits that a keeper is told.
+
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use api::folders::NewFolderBody;
+use api::policies::{LimitsBody, PolicyPatchBody};
+use base::settings::SettingsLayer;
+use rules::object::Object;
+use rules::storage::{DEFAULT_FOLDER_BYTES, StorageEnforcement, StorageLevel};
+use store::quota::{ScopeKeeper, ScopeLease, ScopeUse};
+
+use super::*;
+use crate::access::{Caller, set_up, setup_link};
+use crate::actions::notices::{self, NoticeKind};
+use crate::actions::{folders, policies, storage};
+
+/// Says of each scope what it was told to say, and remembers the limits.
+#[derive(Debug, Default)]
+struct ToldKeeper {
+    used: AtomicU64,
+    limits: Mutex<Vec<Bytes>>,
+}
+
+impl ScopeKeeper for ToldKeeper {
+    fn enforcement(&self) -> StorageEnforcement {
+        StorageEnforcement::Image
+    }
+
+    fn enter(&self, scope: &ScopePlace, limit: Option<Bytes>) -> io::Result<ScopeLease> {
+        if let Some(limit) = limit {
+            scope.make()?;
+            scope.keep_limit(limit)?;
+        }
+        Ok(ScopeLease::default())
+    }
+
+    fn hold_to(&self, scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
+        self.limits.lock().unwrap().push(limit);
+        scope.keep_limit(limit)
+    }
+
+    fn measure(&self, scope: &ScopePlace) -> io::Result<Option<ScopeUse>> {
+        Ok(Some(ScopeUse {
+            used: Bytes(self.used.load(Ordering::Relaxed)),
+            limit: scope.limit()?.unwrap_or_default(),
+            files: 1,
+            max_files: 10,
+            at: 7,
+        }))
+    }
+
+    fn remove_empty(&self, scope: &ScopePlace) -> io::Result<()> {
+        store::trees::remove(scope.directory())
+    }
+}
+
+async fn opened(keeper: Option<Arc<ToldKeeper>>) -> (tempfile::TempDir, Server, Caller) {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::for_tests_with(SettingsLayer {
+        data: Some(directory.path().to_owned()),
+        ..SettingsLayer::default()
+    });
+    if let Some(keeper) = keeper {
+        server.bring_scopes(keeper);
+    }
+    let setup = setup_link(&server).unwrap();
+    let here = std::net::IpAddr::from(std::net::Ipv4Addr::LOCALHOST);
+    let boss = set_up(&server, &setup, "boss", "correct horse battery", here).await;
+    let boss = boss.unwrap().caller;
+    let asked = NewFolderBody {
+        name: "data".to_owned(),
+    };
+    folders::create(&server, &boss, asked, None).await.unwrap();
+    (directory, server, boss)
+}
+
+async fn limit(server: &Server, boss: &Caller, bytes: Bytes) {
+    let limits = LimitsBody {
+        folder_bytes: Some(bytes),
+        ..LimitsBody::default()
+    };
+    let patch = PolicyPatchBody {
+        name: None,
+        limits: Some(Object(limits)),
+    };
+    let changed = policies::change(server, boss, "default", patch, None).await;
+    changed.unwrap();
+}
+
+#[tokio::test]
+async fn folders_are_held_to_the_policy_and_their_owner_sees_how_near_it_is() {
+    let keeper = Arc::new(ToldKeeper::default());
+    let (directory, server, boss) = opened(Some(Arc::clone(&keeper))).await;
+    let scope = ScopePlace::of(directory.path(), boss.subject.user);
+    assert_eq!(scope.limit().unwrap(), Some(DEFAULT_FOLDER_BYTES));
+    let shown = storage::own(&server, &boss).await.unwrap();
+    assert_eq!(shown.limit, DEFAULT_FOLDER_BYTES);
+    limit(&server, &boss, Bytes::gib(1)).await;
+    for (used, level) in [
+        (0, StorageLevel::Free),
+        (Bytes::mib(820).0, StorageLevel::Near),
+        (Bytes::mib(980).0, StorageLevel::Close),
+        (Bytes::gib(1).0, StorageLevel::Full),
+        (Bytes::mib(1).0, StorageLevel::Free),
+    ] {
+        keeper.used.store(used, Ordering::Relaxed);
+        look(&server, true).await.unwrap();
+        let listed = storage::list(&server, &boss).await.unwrap();
+        assert_eq!(listed.len(), 1);
+        assert_eq!((listed[0].used, listed[0].level), (Bytes(used), level));
+        assert_eq!(listed[0].limit, Bytes::gib(1));
+        assert_eq!(listed[0].enforcement, StorageEnforcement::Image);
+        let notices = notices::list(&server, &boss).await.unwrap();
+        let mut about = notices.iter().map(|notice| &notice.about);
+        let is_told = about.any(|about| matches!(about, NoticeKind::StorageWarned(_)));
+        assert_eq!(is_told, level != StorageLevel::Free, "{level:?}");
+    }
+    assert_eq!(scope.limit().unwrap(), Some(Bytes::gib(1)));
+    let told = keeper.limits.lock().unwrap().clone();
+    assert!(told.iter().all(|one| *one == Bytes::gib(1)), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_look_writes_nothing_where_there_is_nothing_new() {
+    let keeper = Arc::new(ToldKeeper::default());
+    let (_directory, server, _boss) = opened(Some(Arc::clone(&keeper))).await;
+    look(&server, true).await.unwrap();
+    let version = server.catalog().state_version().0;
+    keeper.used.store(1 << 20, Ordering::Relaxed);
+    look(&server, true).await.unwrap();
+    assert_eq!(server.catalog().state_version().0, version);
+    keeper.used.store(64 << 20, Ordering::Relaxed);
+    look(&server, true).await.unwrap();
+    assert_ne!(server.catalog().state_version().0, version);
+}
+
+#[tokio::test]
+async fn without_a_keeper_what_was_counted_stands_against_the_limit() {
+    let (directory, server, boss) = opened(None).await;
+    let found = folders::get(&server, &boss, "data").await.unwrap();
+    let place = store::folders::mounted_directory(directory.path(), found.id);
+    std::fs::write(place.join("a"), vec![1; 40 << 20]).unwrap();
+    limit(&server, &boss, Bytes::mib(32)).await;
+    let mut mounted = std::collections::BTreeSet::new();
+    super::super::folders::look(&server, &mut mounted)
+        .await
+        .unwrap();
+    look(&server, true).await.unwrap();
+    let shown = storage::own(&server, &boss).await.unwrap();
+    assert_eq!(shown.enforcement, StorageEnforcement::Counted);
+    assert_eq!(
+        (shown.level, shown.limit),
+        (StorageLevel::Full, Bytes::mib(32))
+    );
+    assert!(shown.percent >= 120, "{shown:?}");
+}

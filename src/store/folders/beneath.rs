@@ -1,0 +1,127 @@
+//! Opens what lies below a folder by a path of names: from a directory that is open, never through a link, never to what is
+//! above, never to another file system. Sessions change the tree meanwhile as they please.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{PermissionsExt, fchown};
+use std::path::Path;
+
+use rules::folder_path::FolderPath;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+
+use super::failure::{FolderError, failed, fault};
+
+/// User and group inside sessions to whom what the server makes belongs: `work` of the environment `host`.
+pub(super) const FIRST_OWNER: u32 = 1000;
+/// How often a path is walked again that was changed under our feet; then it counts as one that leads elsewhere.
+const WALKS: usize = 8;
+/// That no link is followed is said to the walk; said here, the kernel would tell of no link at the end of a path.
+const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
+/// A pipe without a writer makes no thread wait, and a terminal does not become the server's.
+const FILE: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+/// The directory that sessions mount of a folder, open.
+#[derive(Debug)]
+pub(super) struct FolderTop(OwnedFd);
+
+impl FolderTop {
+    /// Errors: `folder.entry-not-found` where the folder has no directory.
+    pub(super) fn open(data: &Path) -> Result<Self, FolderError> {
+        let path = FolderPath::default();
+        let flags = DIRECTORY | OFlags::NOFOLLOW;
+        let opened = rustix::fs::openat(CWD, data, flags, Mode::empty());
+        Ok(Self(opened.map_err(failed("open a folder", &path))?))
+    }
+
+    /// Opens a directory to be listed.
+    ///
+    /// Errors: `folder.entry-not-found`, `folder.entry-link`.
+    pub(super) fn directory(&self, path: &FolderPath) -> Result<OwnedFd, FolderError> {
+        let opened = walk(self.0.as_fd(), whole(path), DIRECTORY);
+        opened.map_err(failed("open a directory of a folder", path))
+    }
+
+    /// Opens a file to be read; it may be anything but a link.
+    ///
+    /// Errors: as `directory`; `folder.entry-not-file`.
+    pub(super) fn file(&self, path: &FolderPath) -> Result<OwnedFd, FolderError> {
+        let opened = walk(self.0.as_fd(), whole(path), FILE);
+        opened.map_err(failed("open a file of a folder", path))
+    }
+
+    /// Opens a directory, and makes it where it is missing, with those above it.
+    pub(super) fn made(&self, path: &FolderPath) -> Result<OwnedFd, FolderError> {
+        let doing = "make a directory in a folder";
+        let mut here = self.directory(&FolderPath::default())?;
+        for name in path.parts() {
+            let is_new = match rustix::fs::mkdirat(&here, name, Mode::RWXU) {
+                Ok(()) => true,
+                Err(Errno::EXIST) => false,
+                Err(error) => return Err(failed(doing, path)(error)),
+            };
+            let below = walk(here.as_fd(), name, DIRECTORY).map_err(failed(doing, path))?;
+            if is_new {
+                give(here.as_fd(), below.as_fd(), true).map_err(fault(doing))?;
+                sync(here.as_fd()).map_err(fault(doing))?;
+            }
+            here = below;
+        }
+        Ok(here)
+    }
+}
+
+/// A path as the kernel walks it; the top has a name there.
+fn whole(path: &FolderPath) -> &[u8] {
+    match path.is_top() {
+        true => b".",
+        false => path.as_bytes(),
+    }
+}
+
+fn walk(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlags::BENEATH
+        | ResolveFlags::NO_SYMLINKS
+        | ResolveFlags::NO_MAGICLINKS
+        | ResolveFlags::NO_XDEV;
+    for _ in 0..WALKS {
+        match openat2(from, path, flags, Mode::empty(), resolve) {
+            // A directory on the way was moved meanwhile.
+            Err(Errno::AGAIN) => {}
+            opened => return opened,
+        }
+    }
+    Err(Errno::XDEV)
+}
+
+/// Gives what was made in a directory to the first user, with the modes that what sessions make there has: all users inside
+/// write to each other's files, but in a home.
+pub(super) fn give(
+    parent: BorrowedFd<'_>,
+    made: BorrowedFd<'_>,
+    is_directory: bool,
+) -> io::Result<()> {
+    let is_open_to_all = rustix::fs::fstat(parent)?.st_mode & 0o002 != 0;
+    let mode = match (is_open_to_all, is_directory) {
+        (true, true) => 0o777,
+        (true, false) => 0o666,
+        (false, true) => 0o755,
+        (false, false) => 0o644,
+    };
+    if rustix::process::geteuid().is_root() {
+        fchown(made, Some(FIRST_OWNER), Some(FIRST_OWNER))?;
+    }
+    let open = fs::File::from(made.try_clone_to_owned()?);
+    open.set_permissions(Permissions::from_mode(mode))
+}
+
+/// Keeps the names in a directory over a loss of power.
+pub(super) fn sync(directory: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::fs::fsync(directory)?)
+}

@@ -1,0 +1,86 @@
+//! Where the files of one folder are while they are worked on, and whether more of them fits within the limit of its owner's
+//! folders. Never looks at the room of the machine's disk, and never decides who may.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rules::codes::DISK_FULL;
+use rules::refusals;
+use rules::storage::{StorageLevel, level};
+
+use super::beneath::FolderTop;
+use super::failure::{FolderError, fault};
+use super::{DATA, REMOVED, STAGING};
+use crate::quota::{ScopeKeeper, ScopeLease, ScopePlace};
+
+/// Where a folder is. While this is held, its scope stays mounted.
+#[derive(Debug)]
+pub(super) struct FoundFolder {
+    /// The folder's own directory, behind the link that leads to it.
+    pub(super) own: PathBuf,
+    /// The scope that it lies in.
+    pub(super) scope: Option<(ScopePlace, ScopeLease)>,
+    pub(super) keeper: Arc<dyn ScopeKeeper>,
+}
+
+impl FoundFolder {
+    /// The directory that sessions mount.
+    pub(super) fn data(&self) -> PathBuf {
+        self.own.join(DATA)
+    }
+
+    /// Where files that are uploaded lie until they are whole: on the file system of the others.
+    pub(super) fn staging(&self) -> PathBuf {
+        self.own.join(STAGING)
+    }
+
+    /// Where what was removed lies, on the same one.
+    pub(super) fn removed(&self) -> PathBuf {
+        self.own.join(REMOVED)
+    }
+
+    /// Opens the directory that sessions mount. What is open keeps the scope mounted by itself.
+    ///
+    /// Errors: `folder.entry-not-found` where there is none.
+    pub(super) fn top(&self) -> Result<FolderTop, FolderError> {
+        FolderTop::open(&self.data())
+    }
+
+    /// Refuses so many bytes more where the owner's folders may not take them. The kernel holds sessions to that by itself, but
+    /// not every server: root may go beyond the quota of a disk. Costs one look at the file system.
+    ///
+    /// Errors: `quota.exceeded`.
+    pub(super) fn refuse_beyond_limit(&self, bytes: u64) -> Result<(), FolderError> {
+        if self.scope.is_none() {
+            return Ok(());
+        }
+        // Within a scope the kernel tells of the room that its limit leaves.
+        let stat = rustix::fs::statvfs(&self.own);
+        let stat = stat.map_err(|error| fault("look at the room of a folder")(error.into()))?;
+        match stat.f_bavail.saturating_mul(stat.f_frsize) < bytes {
+            true => Err(self
+                .exceeded(false)
+                .unwrap_or_else(|| refusals::disk_full().into())),
+            false => Ok(()),
+        }
+    }
+
+    /// What there was no room for: in a full scope that is no fault of the machine's disk.
+    pub(super) fn told(&self, error: FolderError) -> FolderError {
+        let is_full = error.code() == Some(DISK_FULL);
+        match is_full {
+            true => self.exceeded(true).unwrap_or(error),
+            false => error,
+        }
+    }
+
+    /// What the owner's folders take of their limit; None where they are in no scope, or, where that is asked, not full.
+    fn exceeded(&self, is_full: bool) -> Option<FolderError> {
+        let (scope, _) = self.scope.as_ref()?;
+        let taken = self.keeper.measure(scope).ok()??;
+        if is_full && level(taken.used, taken.limit) != StorageLevel::Full {
+            return None;
+        }
+        Some(refusals::quota_exceeded(taken.used, taken.limit).into())
+    }
+}

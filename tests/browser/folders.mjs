@@ -1,0 +1,165 @@
+// Files of a folder with the pages alone: a directory is made, files are sent in pieces that go on after a loss and a reload,
+// dropped, looked at, renamed and deleted; and the same by forms where there is no script.
+
+import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { launch, listen, overflow, violations } from "./lib/browser.mjs";
+import { openWith, setUp, until } from "./lib/house.mjs";
+
+let browser;
+let house;
+let state;
+let place;
+const files = mkdtempSync(join(tmpdir(), "fardel-folder-"));
+const large = join(files, "large.bin");
+
+before(async () => {
+  writeFileSync(large, Buffer.alloc(40 << 20, "0123456789abcdef"));
+  writeFileSync(join(files, "table.csv"), "epoch,loss\n1,0.5\n2,0.25\n");
+  writeFileSync(join(files, "page.html"), "<script>document.title = 'stolen'</script>");
+  browser = await launch();
+  house = await openWith({});
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await setUp(page, house);
+  await page.goto(`${house.origin}/folders`);
+  await page.fill("#name", "data");
+  await page.click("form[action='/folders'] button");
+  await page.locator("a.nm", { hasText: "data" }).click();
+  await page.locator("h1", { hasText: "data" }).waitFor();
+  place = page.url().split("?")[0];
+  state = await context.storageState();
+  await context.close();
+});
+
+after(async () => {
+  await browser?.close();
+  await house?.close();
+  rmSync(files, { recursive: true, force: true });
+});
+
+test("an upload goes on after a lost connection and a reload, and its bytes come back", async () => {
+  const context = await browser.newContext({ storageState: state, locale: "en-US" });
+  const page = await context.newPage();
+  const offsets = [];
+  let lost = 0;
+  await page.route("**/api/v1/folders/*/uploads/*", async (route) => {
+    const request = route.request();
+    if (request.method() !== "PATCH") return route.continue();
+    offsets.push(Number(request.headers()["upload-offset"]));
+    // The second piece is lost once; it, and all after it, until the page is loaded again.
+    if (offsets.length >= 2 && lost < 2) {
+      lost += 1;
+      return route.abort("connectionreset");
+    }
+    return route.continue();
+  });
+  const choose = async () => {
+    await page.goto(place);
+    await page.setInputFiles("#files", large);
+    await page.click("#upload button");
+  };
+  await choose();
+  await until(() => `a second loss after ${offsets}`, async () => lost === 2);
+  page.once("dialog", (dialog) => dialog.accept());
+  await choose();
+  await page.locator("td a.nm", { hasText: "large.bin" }).waitFor({ timeout: 20_000 });
+  assert.ok(offsets.slice(2).every((offset) => offset >= 16 << 20), `${offsets}`);
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.locator("tr", { hasText: "large.bin" }).locator("a[download]").click(),
+  ]);
+  assert.equal(download.suggestedFilename(), "large.bin");
+  assert.ok(readFileSync(await download.path()).equals(readFileSync(large)));
+  // The same name again is refused in words, and taken where it is meant.
+  await page.setInputFiles("#files", large);
+  await page.click("#upload button");
+  await page.locator("#upload .fault", { hasText: "large.bin" }).waitFor();
+  await page.check("[name=overwrite]");
+  await page.setInputFiles("#files", large);
+  await page.click("#upload button");
+  await page.locator("[role=status]", { hasText: "Files uploaded: 1" }).first().waitFor({ timeout: 20_000 });
+  await context.close();
+});
+
+test("directories are made, files dropped, looked at, renamed and deleted", async () => {
+  const context = await browser.newContext({ storageState: state, locale: "en-US" });
+  const page = await context.newPage();
+  const complaints = listen(page);
+  await page.goto(place);
+  await page.fill("#name", "a/b");
+  await page.click("form[action$='/mkdir'] button");
+  await page.locator("#name[aria-invalid=true]").waitFor();
+  assert.equal(await page.inputValue("#name"), "a/b");
+  await page.fill("#name", "train 100%");
+  await page.click("form[action$='/mkdir'] button");
+  await page.locator("td a.nm", { hasText: "train 100%" }).click();
+  await page.locator(".none", { hasText: "Nothing is in this directory" }).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.evaluate((text) => {
+    const data = new DataTransfer();
+    data.items.add(new File([text], "table.csv"));
+    document.querySelector("main").dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+  }, readFileSync(join(files, "table.csv"), "utf8"));
+  await page.locator("td a.nm", { hasText: "table.csv" }).click();
+  await page.locator("table.cells td", { hasText: "0.25" }).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.fill("#to", "train 100%25/renamed.csv");
+  await page.click("form[action$='/entry'] button");
+  await page.locator("td a.nm", { hasText: "renamed.csv" }).waitFor();
+  await page.locator("tr", { hasText: "renamed.csv" }).locator("a[href*='/remove']").click();
+  await page.locator("dialog.question[open]").waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.click("dialog form button");
+  await page.locator("[role=status]", { hasText: "is in the trash" }).first().waitFor();
+  await page.locator(".none", { hasText: "Nothing is in this directory" }).waitFor();
+  await page.locator(".head a[href$='/removed']").click();
+  assert.deepEqual(await violations(page), []);
+  await page.locator("tr", { hasText: "renamed.csv" }).locator("button").click();
+  await page.locator("[role=status]", { hasText: "back in its place" }).first().waitFor();
+  await page.goto(`${place}?path=${encodeURIComponent("train 100%25")}`);
+  await page.locator("td a.nm", { hasText: "renamed.csv" }).waitFor();
+  assert.deepEqual(complaints.filter((line) => !/422|404/.test(line)), []);
+  await context.close();
+});
+
+test("without script a form sends files, and a page of a user's is no page of the console", async () => {
+  const context = await browser.newContext({ storageState: state, javaScriptEnabled: false, locale: "en-US" });
+  const page = await context.newPage();
+  await page.goto(place);
+  await page.setInputFiles("#files", [join(files, "table.csv"), join(files, "page.html")]);
+  await page.click("#upload button");
+  await page.locator("td a.nm", { hasText: "page.html" }).click();
+  await page.locator("pre", { hasText: "<script>" }).waitFor();
+  assert.equal(await page.title().then((title) => title.includes("stolen")), false);
+  await page.goto(place);
+  await page.setInputFiles("#files", join(files, "table.csv"));
+  await page.click("#upload button");
+  await page.locator("#fault-files", { hasText: "table.csv" }).waitFor();
+  await context.close();
+});
+
+test("a directory of a thousand files comes in pages, in both languages and on a phone", async () => {
+  const data = join(house.environment.FARDEL_DATA, "folders");
+  const id = new URL(place).pathname.split("/")[2];
+  const mounted = join(data, id.slice(-2), id, "data");
+  for (let number = 0; number < 1000; number += 1) writeFileSync(join(mounted, `n${String(number).padStart(4, "0")}`), "x");
+  for (const [locale, viewport] of [
+    ["en-US", { width: 1280, height: 900 }],
+    ["ko-KR", { width: 390, height: 844 }],
+  ]) {
+    const context = await browser.newContext({ storageState: state, locale, viewport });
+    const page = await context.newPage();
+    await page.goto(`${place}?q=n0`);
+    assert.equal(await page.locator("tbody tr").count(), 200);
+    assert.deepEqual(await violations(page), []);
+    assert.equal(await overflow(page), 0);
+    await page.click("a[rel=next]");
+    await page.locator("td a.nm", { hasText: "n0200" }).waitFor();
+    assert.equal(await page.locator("td a.nm", { hasText: "n0199" }).count(), 0);
+    await context.close();
+  }
+});

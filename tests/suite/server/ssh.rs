@@ -1,0 +1,659 @@
+//! SSH as its users meet it: OpenSSH's own `ssh`, `scp`, `sftp` and rsync, unmodified, through the door into sessions. What
+//! a session runs is run here by a process of this machine, so that no container is needed; the guest that serves files is
+//! the one of the product.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use base::link::streams::{
+    BoxFuture, ByteStream, ExecGuest, ExecRequest, LogStream, Streams, TermInput, TermOutput,
+    TermStream, WindowSize,
+};
+use bytes::Bytes;
+use fardel::doors;
+use rules::names::ContainerName;
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::Command;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use super::the_box::{As, TheBox};
+use crate::programs::install;
+
+/// Longer than anything here takes on a loaded machine; only a hang reaches it.
+const HANG: Duration = Duration::from_secs(60);
+/// What is promised of a right that ended.
+const SOON: Duration = Duration::from_secs(2);
+
+/// Runs what a session would run as a process of this machine, in a directory of its own.
+struct HereStreams {
+    folder: PathBuf,
+    files: PathBuf,
+}
+
+async fn pass(
+    mut from: impl AsyncRead + Unpin,
+    shown: mpsc::Sender<TermOutput>,
+    piece: fn(Bytes) -> TermOutput,
+) {
+    let mut buffer = vec![0; 16 << 10];
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        let bytes = Bytes::copy_from_slice(&buffer[..count]);
+        if shown.send(piece(bytes)).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl Streams for HereStreams {
+    fn attach(&self, _: ContainerName, _: Option<WindowSize>) -> BoxFuture<TermStream> {
+        unreachable!("SSH starts programs of its own")
+    }
+
+    fn exec(&self, _: ContainerName, request: ExecRequest) -> BoxFuture<TermStream> {
+        let program = match request.guest {
+            Some(ExecGuest::Files) => vec![self.files.display().to_string()],
+            None => request.argv,
+        };
+        let mut child = Command::new(&program[0])
+            .args(&program[1..])
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", &self.folder)
+            .envs(request.env)
+            .current_dir(&self.folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .expect("it is there");
+        let (input, mut typed) = mpsc::channel(64);
+        let (shown, output) = mpsc::channel(2);
+        let closed = shown.clone();
+        tokio::spawn(async move {
+            let own = child.id().and_then(|id| i32::try_from(id).ok());
+            let mut to = child.stdin.take();
+            let said = child.stdout.take().expect("piped");
+            let errors = child.stderr.take().expect("piped");
+            let fed = async {
+                while let Some(piece) = typed.recv().await {
+                    match piece {
+                        TermInput::Bytes(bytes) => {
+                            if let Some(to) = &mut to {
+                                let _ = to.write_all(&bytes).await;
+                            }
+                        }
+                        TermInput::CloseInput => to = None,
+                        TermInput::Signal(number) => {
+                            let group = nix::unistd::Pid::from_raw(own.expect("it lives"));
+                            let signal = nix::sys::signal::Signal::try_from(number);
+                            let _ = nix::sys::signal::killpg(group, signal.expect("known"));
+                        }
+                        TermInput::Resize(_) => {}
+                    }
+                }
+                std::future::pending::<()>().await;
+            };
+            let shown = async {
+                tokio::join!(
+                    pass(said, shown.clone(), TermOutput::Stdout),
+                    pass(errors, shown.clone(), TermOutput::Stderr),
+                );
+                let status = child.wait().await.expect("our own child");
+                let code = status.code().or_else(|| Some(128 + status.signal()?));
+                let _ = shown.send(TermOutput::Exit(code.unwrap_or(1))).await;
+            };
+            tokio::select! {
+                () = fed => {}
+                () = shown => {}
+                () = closed.closed() => {}
+            }
+        });
+        Box::pin(async move { Ok(TermStream { input, output }) })
+    }
+
+    fn logs(&self, _: ContainerName, _: u64, _: bool) -> BoxFuture<LogStream> {
+        unreachable!("SSH reads no log")
+    }
+
+    fn dial(&self, _: ContainerName, port: u16) -> BoxFuture<ByteStream> {
+        Box::pin(async move {
+            let stream = TcpStream::connect(("127.0.0.1", port)).await;
+            let stream = stream.map_err(|e| rules::refusals::port_not_answering(port, e))?;
+            Ok(Box::new(stream) as ByteStream)
+        })
+    }
+}
+
+/// A box with a session of mina's that is called `train`, served over SSH, and a key of hers.
+struct SshRig {
+    the_box: TheBox,
+    port: u16,
+    folder: tempfile::TempDir,
+    key: String,
+    _leave: watch::Sender<bool>,
+}
+
+/// Whether this machine has the program; says so for the test where it has not.
+fn has(test: &str, program: &str) -> bool {
+    let found = std::env::var_os("PATH").is_some_and(|path| {
+        std::env::split_paths(&path).any(|folder| folder.join(program).exists())
+    });
+    if !found {
+        skips::skip(test, &format!("needs `{program}`, which is not installed"));
+    }
+    found
+}
+
+impl SshRig {
+    /// None where OpenSSH's client is not there.
+    async fn open(test: &str) -> Option<Self> {
+        if !has(test, "ssh") || !has(test, "ssh-keygen") {
+            return None;
+        }
+        let the_box = TheBox::with(&[("FARDEL_LISTEN_SSH", "127.0.0.1:7822")], Vec::new()).await;
+        let folder = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(folder.path().join("session")).expect("made");
+        let files = folder.path().join("files");
+        install(&files, node::runtime::files::FILES);
+        let streams = HereStreams {
+            folder: folder.path().join("session"),
+            files,
+        };
+        let mut rig = Self::around(the_box, Arc::new(streams), folder).await;
+        rig.key = rig.make_key("laptop", &["-t", "ed25519"]).await;
+        let added = rig.add_key(&rig.the_box.mina, "laptop").await;
+        assert_eq!(added.short(), "201");
+        rig.launch(&rig.the_box.mina, "train").await;
+        Some(rig)
+    }
+
+    async fn around(the_box: TheBox, streams: Arc<dyn Streams>, folder: tempfile::TempDir) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let key = server::access::ssh_host_key(&the_box.server).await;
+        let key = key.expect("drawn");
+        let known = format!("[127.0.0.1]:{port} {}\n", key.line());
+        std::fs::write(folder.path().join("known_hosts"), known).expect("written");
+        let (leave, leaving) = watch::channel(false);
+        let server = the_box.server.clone();
+        tokio::spawn(doors::ssh::serve(listener, server, streams, key, leaving));
+        Self {
+            the_box,
+            port,
+            folder,
+            key: String::new(),
+            _leave: leave,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// What stands in the session under that name.
+    fn inside(&self, name: &str) -> PathBuf {
+        self.folder.path().join("session").join(name)
+    }
+
+    async fn make_key(&self, name: &str, kind: &[&str]) -> String {
+        let path = self.path(name);
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-N", "", "-C", name, "-f"])
+            .arg(&path)
+            .args(kind)
+            .output();
+        let made = timeout(HANG, made)
+            .await
+            .expect("in time")
+            .expect("it runs");
+        assert!(made.status.success(), "{made:?}");
+        path.display().to_string()
+    }
+
+    async fn add_key(&self, who: &As, name: &str) -> super::the_box::Answer {
+        let line = std::fs::read_to_string(self.path(&format!("{name}.pub"))).expect("made");
+        let body = json!({"public_key": line});
+        self.the_box.post(who, "/api/v1/me/ssh-keys", body).await
+    }
+
+    async fn launch(&self, who: &As, name: &str) {
+        let session = self.the_box.launch(who, json!({"name": name})).await;
+        let id = session["id"].as_str().expect("an id");
+        self.the_box.until(who, id, "running").await;
+    }
+
+    /// A client of OpenSSH with this rig's own configuration; `-p` of `scp` and `sftp` is another letter.
+    fn client(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command
+            .args(["-F", "/dev/null", "-i", &self.key])
+            .args(self.options())
+            .kill_on_drop(true)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn options(&self) -> Vec<String> {
+        [
+            format!("Port={}", self.port),
+            format!("UserKnownHostsFile={}", self.path("known_hosts").display()),
+            "StrictHostKeyChecking=yes".to_owned(),
+            "BatchMode=yes".to_owned(),
+            "IdentitiesOnly=yes".to_owned(),
+            "IdentityAgent=none".to_owned(),
+        ]
+        .into_iter()
+        .flat_map(|option| ["-o".to_owned(), option])
+        .collect()
+    }
+
+    /// Runs `ssh` with these words.
+    async fn ssh(&self, words: &[&str]) -> Output {
+        ended(self.client("ssh").args(words)).await
+    }
+}
+
+async fn ended(command: &mut Command) -> Output {
+    let output = timeout(HANG, command.output()).await.expect("it hangs");
+    output.expect("it runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Bytes that no compression and no terminal leaves alone by chance.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    (0..length)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state as u8
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_over_ssh_runs_in_the_session_and_ends_with_its_code() {
+    const NAME: &str = "a_command_over_ssh_runs_in_the_session_and_ends_with_its_code";
+    let Some(rig) = SshRig::open(NAME).await else {
+        return;
+    };
+    let said = rig
+        .ssh(&["train@127.0.0.1", "echo out; echo err >&2; exit 7"])
+        .await;
+    assert_eq!(
+        (text(&said.stdout), text(&said.stderr), said.status.code()),
+        ("out\n".to_owned(), "err\n".to_owned(), Some(7))
+    );
+    // Language comes along, and nothing that changes what runs.
+    let told = rig
+        .ssh(&[
+            "-o",
+            "SetEnv=LC_FARDEL=yes LD_PRELOAD=/nowhere.so",
+            "train@127.0.0.1",
+            "echo \"$LC_FARDEL $LD_PRELOAD.\"",
+        ])
+        .await;
+    assert_eq!(text(&told.stdout), "yes .\n");
+    // More than every window and queue on the way, in and out at once.
+    let sent = noise(24 << 20);
+    let mut cat = rig.client("ssh");
+    let cat = cat.args(["train@127.0.0.1", "cat"]).stdin(Stdio::piped());
+    let mut cat = cat.spawn().expect("it runs");
+    let mut to = cat.stdin.take().expect("piped");
+    let feed = sent.clone();
+    let fed = tokio::spawn(async move {
+        to.write_all(&feed).await.expect("taken");
+    });
+    let back = timeout(HANG, cat.wait_with_output()).await;
+    let back = back.expect("the two directions wait for each other");
+    fed.await.expect("fed");
+    assert!(back.expect("ended").stdout == sent, "a byte was lost");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_no_user_has_opens_nothing_over_ssh() {
+    const NAME: &str = "a_key_that_no_user_has_opens_nothing_over_ssh";
+    let Some(mut rig) = SshRig::open(NAME).await else {
+        return;
+    };
+    let own = rig.key.clone();
+    rig.key = rig.make_key("stranger", &["-t", "ed25519"]).await;
+    let refused = rig.ssh(&["train@127.0.0.1", "true"]).await;
+    let said = text(&refused.stderr);
+    // Nothing else is offered in the place of a key.
+    assert!(said.contains("Permission denied (publickey)"), "{said}");
+    assert_eq!(refused.status.code(), Some(255));
+    for (name, kind) in [
+        ("ecdsa", &["-t", "ecdsa", "-b", "384"][..]),
+        ("rsa", &["-t", "rsa", "-b", "3072"]),
+    ] {
+        rig.key = rig.make_key(name, kind).await;
+        assert_eq!(rig.add_key(&rig.the_box.mina, name).await.short(), "201");
+        let said = rig.ssh(&["train@127.0.0.1", "echo in"]).await;
+        assert_eq!(text(&said.stdout), "in\n", "{name}: {}", text(&said.stderr));
+    }
+    rig.make_key("short", &["-t", "rsa", "-b", "2048"]).await;
+    let short = rig.add_key(&rig.the_box.mina, "short").await;
+    assert_eq!(short.short(), "422 ssh-key.rsa-short");
+    // One key, one user.
+    let taken = rig.add_key(&rig.the_box.jae, "laptop").await;
+    assert_eq!(taken.short(), "409 ssh-key.taken");
+    rig.key = own;
+    assert!(rig.ssh(&["train@127.0.0.1", "true"]).await.status.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_cannot_be_entered_over_ssh_says_so_in_one_sentence() {
+    const NAME: &str = "a_session_that_cannot_be_entered_over_ssh_says_so_in_one_sentence";
+    let Some(rig) = SshRig::open(NAME).await else {
+        return;
+    };
+    rig.launch(&rig.the_box.jae, "secret").await;
+    let ask = async |name: &str| {
+        let said = rig.ssh(&[&format!("{name}@127.0.0.1"), "true"]).await;
+        assert_eq!(said.status.code(), Some(1), "{name}");
+        text(&said.stderr)
+    };
+    let unknown = ask("nothing").await;
+    assert!(unknown.starts_with("fardel: "), "{unknown}");
+    assert_eq!(unknown.lines().count(), 1, "{unknown}");
+    // What is hidden is not there.
+    for name in [
+        "secret",
+        "jae+secret",
+        "jae+nothing",
+        "ghost+secret",
+        "+",
+        "../x",
+    ] {
+        assert_eq!(ask(name).await, unknown, "{name}");
+    }
+    // What the client sends meanwhile holds up nothing.
+    let mut loud = rig.client("ssh");
+    let loud = loud.args(["nothing@127.0.0.1", "cat"]);
+    let mut loud = loud.stdin(Stdio::piped()).spawn().expect("it runs");
+    let mut to = loud.stdin.take().expect("piped");
+    tokio::spawn(async move {
+        // It may break off: nothing reads it.
+        let _ = to.write_all(&noise(8 << 20)).await;
+    });
+    let said = timeout(HANG, loud.wait_with_output()).await;
+    let said = said.expect("it hangs").expect("ended");
+    assert_eq!(said.status.code(), Some(1), "{}", text(&said.stderr));
+    let own = rig.ssh(&["mina+train@127.0.0.1", "true"]).await;
+    assert!(own.status.success(), "{}", text(&own.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tunnel_over_ssh_leads_into_the_session_and_nowhere_else() {
+    const NAME: &str = "a_tunnel_over_ssh_leads_into_the_session_and_nowhere_else";
+    let Some(rig) = SshRig::open(NAME).await else {
+        return;
+    };
+    let echo = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = echo.local_addr().expect("bound").port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = echo.accept().await {
+            let mut said = Vec::new();
+            let _ = stream.read_to_end(&mut said).await;
+            let _ = stream.write_all(&said).await;
+        }
+    });
+    for host in ["localhost", "127.0.0.1", "train"] {
+        let target = format!("{host}:{port}");
+        let mut through = rig.client("ssh");
+        let through = through.args(["-W", &target, "train@127.0.0.1"]);
+        let mut through = through.stdin(Stdio::piped()).spawn().expect("it runs");
+        let mut to = through.stdin.take().expect("piped");
+        to.write_all(b"hello").await.expect("taken");
+        drop(to);
+        let back = timeout(HANG, through.wait_with_output()).await;
+        let back = back.expect("in time").expect("ended");
+        assert_eq!(
+            text(&back.stdout),
+            "hello",
+            "{host}: {}",
+            text(&back.stderr)
+        );
+    }
+    for target in [
+        "192.0.2.1:80",
+        "0.0.0.0:80",
+        "other:80",
+        "169.254.169.254:80",
+    ] {
+        let refused = rig.ssh(&["-W", target, "train@127.0.0.1"]).await;
+        let said = text(&refused.stderr);
+        assert!(said.contains("prohibited"), "{target}: {said}");
+    }
+    // Ways back to the client's side are no way in.
+    let back = [
+        "-N",
+        "-o",
+        "ExitOnForwardFailure=yes",
+        "-R",
+        "0:localhost:80",
+        "train@127.0.0.1",
+    ];
+    let refused = rig.ssh(&back).await;
+    assert_eq!(
+        refused.status.code(),
+        Some(255),
+        "{}",
+        text(&refused.stderr)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_go_whole_over_scp_and_sftp_without_a_program_of_the_image() {
+    const NAME: &str = "files_go_whole_over_scp_and_sftp_without_a_program_of_the_image";
+    let Some(rig) = SshRig::open(NAME).await else {
+        return;
+    };
+    if !has(NAME, "scp") || !has(NAME, "sftp") {
+        return;
+    }
+    let sent = noise(5 << 20);
+    std::fs::write(rig.path("sent"), &sent).expect("written");
+    let source = rig.path("sent").display().to_string();
+    let put = rig.path("back").display().to_string();
+    // The subsystem, which is what scp uses since OpenSSH 9; older ones know it by this letter.
+    let up = ended(
+        rig.client("scp")
+            .args(["-s", &source, "train@127.0.0.1:got"]),
+    )
+    .await;
+    assert!(up.status.success(), "{}", text(&up.stderr));
+    assert!(std::fs::read(rig.inside("got")).expect("there") == sent);
+    let down = ended(
+        rig.client("scp")
+            .args(["-s", "train@127.0.0.1:~/got", &put]),
+    )
+    .await;
+    assert!(down.status.success(), "{}", text(&down.stderr));
+    assert!(std::fs::read(rig.path("back")).expect("there") == sent);
+    let batch = rig.path("batch");
+    let lines = format!(
+        "mkdir folder\nput {source} folder/one\nchmod 600 folder/one\nrename folder/one folder/two\n\
+         ln -s two folder/link\nln folder/two folder/hard\ncp folder/two folder/copy\nls -l folder\ndf\n\
+         -get nothing\nrm folder/hard\npwd\n"
+    );
+    std::fs::write(&batch, lines).expect("written");
+    let mut sftp = rig.client("sftp");
+    let sftp = ended(sftp.arg("-b").arg(&batch).arg("train@127.0.0.1")).await;
+    let (said, errors) = (text(&sftp.stdout), text(&sftp.stderr));
+    assert!(sftp.status.success(), "{said}\n{errors}");
+    assert!(said.contains("-rw-------"), "{said}");
+    assert!(
+        said.contains("two") && !said.contains("folder/one ->"),
+        "{said}"
+    );
+    assert!(errors.contains("nothing"), "{errors}");
+    assert!(std::fs::read(rig.inside("folder/two")).expect("there") == sent);
+    assert!(std::fs::read(rig.inside("folder/copy")).expect("there") == sent);
+    assert!(!rig.inside("folder/hard").exists() && !rig.inside("folder/one").exists());
+    let link = std::fs::read_link(rig.inside("folder/link")).expect("a link");
+    assert_eq!(link, Path::new("two"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rsync_goes_through_ssh_unmodified() {
+    const NAME: &str = "rsync_goes_through_ssh_unmodified";
+    let Some(rig) = SshRig::open(NAME).await else {
+        return;
+    };
+    if !has(NAME, "rsync") {
+        return;
+    }
+    let tree = rig.path("tree");
+    std::fs::create_dir_all(tree.join("below")).expect("made");
+    for number in 0..40 {
+        let name = format!("below/{number}");
+        std::fs::write(tree.join(name), noise(number * 1000)).expect("written");
+    }
+    let shell = format!(
+        "ssh -F /dev/null -i {} {}",
+        rig.key,
+        rig.options().join(" ")
+    );
+    let from = format!("{}/", tree.display());
+    let mut rsync = Command::new("rsync");
+    let rsync = rsync.args(["-a", "-e", &shell, &from, "train@127.0.0.1:copy/"]);
+    let said = ended(rsync.kill_on_drop(true)).await;
+    assert!(said.status.success(), "{}", text(&said.stderr));
+    for number in 0..40 {
+        let got = std::fs::read(rig.inside(&format!("copy/below/{number}"))).expect("there");
+        assert!(got == noise(number * 1000), "{number}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removed_key_ends_its_connections_over_ssh() {
+    const NAME: &str = "a_removed_key_ends_its_connections_over_ssh";
+    let Some(rig) = SshRig::open(NAME).await else {
+        return;
+    };
+    let mut open = rig.client("ssh");
+    let open = open.args(["train@127.0.0.1", "echo in; cat"]);
+    let mut open = open.stdin(Stdio::piped()).spawn().expect("it runs");
+    let mut from = open.stdout.take().expect("piped");
+    // Held open: with its end the program would end by itself.
+    let held = open.stdin.take();
+    let mut first = [0; 3];
+    let heard = timeout(HANG, from.read_exact(&mut first)).await;
+    heard.expect("in time").expect("it runs");
+    let mina = &rig.the_box.mina;
+    let keys = rig.the_box.get(mina, "/api/v1/me/ssh-keys").await.json();
+    let id = keys["items"][0]["id"].as_str().expect("an id");
+    let path = format!("/api/v1/me/ssh-keys/{id}");
+    let gone = rig.the_box.with_body(mina, "DELETE", &path, "").await;
+    assert_eq!(gone.status, 204);
+    let ended = timeout(SOON, open.wait()).await;
+    ended.expect("it goes on without a key").expect("ended");
+    drop(held);
+    let again = rig.ssh(&["train@127.0.0.1", "true"]).await;
+    assert_eq!(again.status.code(), Some(255));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_input_reaches_a_program_over_ssh() {
+    const NAME: &str = "the_end_of_input_reaches_a_program_over_ssh";
+    let Some(rig) = SshRig::open(NAME).await else {
+        return;
+    };
+    let counted = rig.ssh(&["train@127.0.0.1", "wc -c; exit 3"]).await;
+    let said = text(&counted.stdout);
+    assert_eq!((said.trim(), counted.status.code()), ("0", Some(3)));
+    // A program that reads nothing keeps no client: what was sent ahead waits, and the end comes through.
+    let mut deaf = rig.client("ssh");
+    let deaf = deaf.args(["train@127.0.0.1", "exec <&-; sleep 1; echo over"]);
+    let mut deaf = deaf.stdin(Stdio::piped()).spawn().expect("it runs");
+    let mut to = deaf.stdin.take().expect("piped");
+    tokio::spawn(async move {
+        // It may break off: nobody reads.
+        let _ = to.write_all(&noise(4 << 20)).await;
+    });
+    let said = timeout(HANG, deaf.wait_with_output()).await;
+    let said = said.expect("it hangs").expect("ended");
+    assert_eq!(text(&said.stdout), "over\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_strangers_shut_no_user_out_of_ssh() {
+    const NAME: &str = "a_thousand_strangers_shut_no_user_out_of_ssh";
+    let Some(rig) = SshRig::open(NAME).await else {
+        return;
+    };
+    let mut silent = Vec::new();
+    for number in 0..1000 {
+        let stream = TcpStream::connect(("127.0.0.1", rig.port)).await;
+        let mut stream = stream.expect("accepted");
+        // Some say what is no SSH, or half of a greeting.
+        match number % 3 {
+            0 => stream.write_all(&noise(4096)).await.ok(),
+            1 => stream.write_all(b"SSH-2.0-x").await.ok(),
+            _ => None,
+        };
+        silent.push(stream);
+        if silent.len() > 200 {
+            silent.remove(0);
+        }
+    }
+    let said = rig.ssh(&["train@127.0.0.1", "echo in"]).await;
+    assert_eq!(text(&said.stdout), "in\n", "{}", text(&said.stderr));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_over_ssh_has_its_size_and_its_name() {
+    const NAME: &str = "a_terminal_over_ssh_has_its_size_and_its_name";
+    if !has(NAME, "ssh") || !has(NAME, "ssh-keygen") {
+        return;
+    }
+    let the_box = TheBox::with(&[("FARDEL_LISTEN_SSH", "127.0.0.1:7822")], Vec::new()).await;
+    let folder = tempfile::tempdir().expect("a directory");
+    let streams = the_box.streams.clone();
+    let mut rig = SshRig::around(the_box, Arc::new(streams.clone()), folder).await;
+    rig.key = rig.make_key("laptop", &["-t", "ed25519"]).await;
+    let added = rig.add_key(&rig.the_box.mina, "laptop").await;
+    assert_eq!(added.short(), "201");
+    rig.launch(&rig.the_box.mina, "train").await;
+    let mut shell = rig.client("ssh");
+    let shell = shell
+        .env("TERM", "xterm-kitty")
+        .args(["-tt", "train@127.0.0.1"]);
+    let mut shell = shell.stdin(Stdio::piped()).spawn().expect("it runs");
+    let mut to = shell.stdin.take().expect("piped");
+    to.write_all(b"typed\n").await.expect("taken");
+    drop(to);
+    let said = timeout(HANG, shell.wait_with_output()).await;
+    let said = said.expect("in time").expect("ended");
+    assert!(text(&said.stdout).contains("typed"), "{said:?}");
+    let execs = streams
+        .execs
+        .lock()
+        .expect("no test panics with it")
+        .clone();
+    let asked = execs.last().expect("one was started");
+    assert!(asked.tty.is_some() && asked.guest.is_none());
+    let term = ("TERM".to_owned(), "xterm-kitty".to_owned());
+    assert!(asked.env.contains(&term), "{:?}", asked.env);
+    let reached = rig.the_box.get(&As::Nobody, "/api/v1/ssh").await.json();
+    assert_eq!(reached["port"], 7822);
+    let known = std::fs::read_to_string(rig.path("known_hosts")).expect("written");
+    let line = reached["host_key"].as_str().expect("a line");
+    assert!(known.contains(line), "{known}");
+}
