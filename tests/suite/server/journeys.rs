@@ -155,8 +155,8 @@ async fn j3_a_class_comes_in_by_csv_and_all_of_it_runs() {
     let opened = the_box.send(open.expect("a request")).await;
     assert_eq!(opened.status, 200, "{}", opened.short());
     let began = Instant::now();
-    let started = the_box.post(teacher, &format!("{COURSE}/start"), json!({}));
-    let started = started.await.json();
+    let start = format!("{COURSE}/start");
+    let started = the_box.post(teacher, &start, json!({})).await.json();
     assert_eq!(started["done"], count, "{started}");
     loop {
         let members = the_box.get(teacher, &format!("{COURSE}/members")).await;

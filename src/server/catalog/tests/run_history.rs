@@ -10,7 +10,7 @@ fn ran(catalog: &Catalog, owner: UserId, name: &str, (came, started, ended): (i6
     let made = session(owner, name);
     insert(catalog, &made).unwrap();
     let now = clock().now().as_millis();
-    let ago = |seconds: i64| now - seconds * 1_000;
+    let ago = move |seconds: i64| now - seconds * 1_000;
     let written = catalog.write_now(Lane::Loops, "end it", move |rows| {
         Ok(rows.connection.execute(
             "update session
