@@ -60,6 +60,44 @@ CREATE TABLE announcement (
     generation integer not null
 ) strict, without rowid;
 
+CREATE TABLE app_cookie (
+    port integer not null references app_port (port) on delete cascade,
+    name text not null,
+    primary key (port, name)
+) strict, without rowid;
+
+CREATE TABLE app_port (
+    port integer primary key check (port between 1 and 65535),
+    owner blob not null references user (id) on delete cascade,
+    app text not null,
+    -- Null: it leads nowhere. The next session of its owner that opens the app gets it again.
+    session blob references session (id) on delete set null,
+    -- Where the app listens in the session.
+    inner_port integer not null check (inner_port between 1 and 65535),
+    opened_at integer not null,
+    used_at integer not null,
+    -- When another app had it before.
+    passed_at integer
+) strict;
+
+CREATE INDEX app_port_by_owner on app_port (owner);
+
+CREATE UNIQUE INDEX app_port_by_session on app_port (session, app);
+
+CREATE TABLE app_share (
+    id blob primary key,
+    session blob not null references session (id) on delete cascade,
+    app text not null,
+    -- Null: all members of the session's project.
+    user blob references user (id) on delete cascade,
+    created_at integer not null,
+    ends_at integer not null
+) strict, without rowid;
+
+CREATE INDEX app_share_by_session on app_share (session, app);
+
+CREATE INDEX app_share_by_user on app_share (user) where user is not null;
+
 CREATE TABLE assignment (
     node blob primary key references node (id),
     generation integer not null,
@@ -766,7 +804,7 @@ CREATE TABLE session (
     ended_at integer,
     outcome text check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
     exit_code integer,
-    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, description text, backfilled integer not null default 0 check (backfilled in (0, 1)), resource_group blob references resource_group (id), priority integer not null default 10 check (priority between 0 and 100), yields integer not null default 0 check (yields in (0, 1)), preempted_count integer not null default 0 check (preempted_count >= 0), mounts text not null default '[]',
+    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, description text, backfilled integer not null default 0 check (backfilled in (0, 1)), resource_group blob references resource_group (id), priority integer not null default 10 check (priority between 0 and 100), yields integer not null default 0 check (yields in (0, 1)), preempted_count integer not null default 0 check (preempted_count >= 0), mounts text not null default '[]', disk integer check (disk is null or disk > 0),
     check ((state = 'ended') = (outcome is not null))
 ) strict;
 
@@ -828,6 +866,32 @@ CREATE INDEX sign_in_link_by_end on sign_in_link (expires_at);
 
 CREATE INDEX sign_in_link_by_maker on sign_in_link (maker);
 
+CREATE TABLE ssh_host_key (
+    id integer primary key check (id = 1),
+    -- The seed of an Ed25519 key, sealed.
+    secret text not null,
+    created_at integer not null
+) strict;
+
+CREATE TABLE ssh_key (
+    id blob primary key,
+    user blob not null references user (id) on delete cascade,
+    name text not null,
+    -- As SSH calls it, such as ssh-ed25519.
+    kind text not null,
+    bits integer not null check (bits > 0),
+    -- The key as it is sent, and its SHA-256, by which it is found.
+    public_key blob not null,
+    digest blob not null unique,
+    created_at integer not null,
+    expires_at integer,
+    used_at integer,
+    used_from text,
+    check ((used_at is null) = (used_from is null))
+) strict, without rowid;
+
+CREATE INDEX ssh_key_by_user on ssh_key (user);
+
 CREATE TABLE statement_line (
     month text not null references closed_month (month),
     position integer not null check (position > 0),
@@ -841,6 +905,18 @@ CREATE TABLE statement_line (
     digest blob not null check (length(digest) = 32),
     primary key (month, position)
 ) strict, without rowid;
+
+CREATE TABLE storage (
+    owner blob primary key references user (id) on delete cascade,
+    used integer not null check (used >= 0),
+    max_bytes integer not null check (max_bytes > 0),
+    at integer not null,
+    -- How near the limit is, and since when it is so near or nearer: its owner is told once.
+    level text not null check (level in ('free', 'near', 'close', 'full')),
+    level_since integer not null
+) strict, without rowid;
+
+CREATE INDEX storage_warned on storage (level_since) where level <> 'free';
 
 CREATE TABLE token (
     id blob primary key,
