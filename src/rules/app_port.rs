@@ -249,7 +249,7 @@ mod tests {
             ..wanted(owner, app, of, hours)
         };
         for owner in 1..=2 {
-            opened(&mut known, &named(owner, "jupyter", 100, 0)).expect("a number");
+            opened(&mut known, &named(owner, "jupyter", 100 + owner, 0)).expect("a number");
         }
         let late = opened(&mut known, &named(3, "jupyter", 1, 999));
         assert_eq!(late, Err("app.ports-used-up".into()));
