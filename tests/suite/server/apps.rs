@@ -84,7 +84,7 @@ async fn app() -> SocketAddr {
         (StatusCode::FOUND, [("location", to)]).into_response()
     }
     async fn huge() -> Response {
-        ([("x-huge", "x".repeat(70 << 10))], "").into_response()
+        ([("x-huge", "x".repeat(200 << 10))], "").into_response()
     }
     async fn hang() -> Response {
         std::future::pending().await

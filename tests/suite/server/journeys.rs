@@ -78,7 +78,7 @@ async fn begun(the_box: &TheBox, slip: &Value) -> As {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn j3_a_class_comes_in_by_csv_and_all_of_it_runs() {
     let count = students();
-    let devices = node::gpu::simulated::devices("H100:24").expect("a good text");
+    let devices = node::gpu::simulated::devices("H100:16").expect("a good text");
     let the_box = TheBox::with(&[], devices).await;
     let (admin, teacher) = (&the_box.admin, &the_box.mina);
     made(&the_box, admin, "/api/v1/projects", json!({"name": "deep"})).await;
@@ -140,7 +140,7 @@ async fn j3_a_class_comes_in_by_csv_and_all_of_it_runs() {
 
     let tiny = json!({
         "name": "tiny", "project": "deep",
-        "resources": {"cpu": 0.04, "memory": 67_108_864, "gpu": 0.15},
+        "resources": {"cpu": 0.04, "memory": 67_108_864, "gpu": 0.14},
     });
     made(&the_box, teacher, "/api/v1/presets", tiny).await;
     let course = json!({

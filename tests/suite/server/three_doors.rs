@@ -1064,6 +1064,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/courses.rs"),
         include_str!("../../../src/doors/pages/folders.rs"),
         include_str!("../../../src/doors/pages/folder_files.rs"),
+        include_str!("../../../src/doors/pages/apps.rs"),
         include_str!("../../../src/doors/pages/presets.rs"),
         include_str!("../../../src/doors/pages/resource_groups.rs"),
         include_str!("../../../src/doors/pages/budgets.rs"),

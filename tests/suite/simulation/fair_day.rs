@@ -144,7 +144,7 @@ async fn weights_hold_over_a_day_of_a_whole_server() {
         second: 0,
         launches: 0,
     };
-    let root = day.user("root");
+    let root = day.user("admin");
     let admin = Caller {
         subject: Subject {
             grants: Role::Administrator.grants(),

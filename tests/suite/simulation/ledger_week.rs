@@ -124,7 +124,7 @@ impl LedgerWeek {
         let start = Timestamp::from_millis(START);
         let simulation = Simulation::open(start).expect("a catalog in memory opens");
         let user = |name: &str| caller(simulation.user(name, start).expect("a user"), name);
-        let root = user("root");
+        let root = user("admin");
         let admin = Caller {
             subject: Subject {
                 grants: Role::Administrator.grants(),

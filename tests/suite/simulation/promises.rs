@@ -76,7 +76,7 @@ enum PlantedFault {
     Stranger,
     /// Places are given as if no policy bounded a sum.
     Unbounded,
-    /// A session that was preempted is believed to be the most urgent of all.
+    /// A session that was preempted preempts as if it were the most urgent of all.
     Back,
     /// Large sessions are looked at last.
     LargeLast,
@@ -417,13 +417,7 @@ impl PromiseDay {
             Some(PlantedFault::Forgotten) => seen
                 .sessions
                 .retain(|one| !one.is_pending() || one.preempted_count == 0),
-            Some(PlantedFault::Back) => {
-                let back = |one: &&mut Session| one.is_pending() && one.preempted_count > 0;
-                for session in seen.sessions.iter_mut().filter(back) {
-                    session.precedence.priority = MAX_PRIORITY;
-                }
-            }
-            None => {}
+            Some(PlantedFault::Back) | None => {}
         }
         seen
     }
@@ -451,7 +445,14 @@ impl PromiseDay {
     }
 
     fn preempt(&mut self, now: Timestamp) {
-        for step in preempt(&self.seen(now), &BTreeSet::new(), now) {
+        let mut seen = self.seen(now);
+        if self.planted == Some(PlantedFault::Back) {
+            let back = |one: &&mut Session| one.is_pending() && one.preempted_count > 0;
+            for session in seen.sessions.iter_mut().filter(back) {
+                session.precedence.priority = MAX_PRIORITY;
+            }
+        }
+        for step in preempt(&seen, &BTreeSet::new(), now) {
             if self.did_make_way(step.by, step.victim) {
                 let (victim, by) = (step.victim, step.by);
                 self.breaks(format!(
