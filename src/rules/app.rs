@@ -511,13 +511,15 @@ mod tests {
         }
     }
 
+    type Breaks = fn(&mut AppSource);
+
     #[test]
     fn what_no_image_may_say_of_its_apps_is_refused() {
         assert_eq!(
             apps_of_image(vec![source("a"), source("b")]).map(|all| all.len()),
             Ok(2)
         );
-        let broken: [(&str, fn(&mut AppSource)); 9] = [
+        let broken: [(&str, Breaks); 9] = [
             ("app.name-invalid", |app| app.name = "../a".to_owned()),
             ("app.description-invalid", |app| app.port = 0),
             ("app.description-invalid", |app| app.ready_seconds = 0),

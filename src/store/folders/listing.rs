@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Stat};
 use super::beneath::FolderTop;
 use super::failure::{FolderError, failed};
 use super::position::EntryPosition;
-use super::sorted_names::{DirectoryVersion, KeptListings};
+use super::sorted_names::{DirectoryVersion, KeptListings, NameFilter};
 
 /// Names that are looked at for one page. Higher: a directory takes the disk for longer. Lower: what is behind it is found by
 /// sessions alone.
@@ -63,7 +63,7 @@ pub(super) fn list(
     let version = DirectoryVersion::of(&rustix::fs::fstat(&directory).map_err(failed())?);
     if let Some(names) = kept.find(version) {
         let fits = |name: &[u8]| contains(name, &words);
-        let fits: Option<&dyn Fn(&[u8]) -> bool> = match words.is_empty() {
+        let fits: Option<NameFilter<'_>> = match words.is_empty() {
             true => None,
             false => Some(&fits),
         };

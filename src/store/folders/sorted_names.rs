@@ -18,6 +18,9 @@ const KEPT: Duration = Duration::from_secs(60);
 /// would not tell.
 const SETTLED: Duration = Duration::from_secs(2);
 
+/// Whether a name is asked for.
+pub(super) type NameFilter<'f> = &'f dyn Fn(&[u8]) -> bool;
+
 /// One version of one directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DirectoryVersion {
@@ -99,7 +102,7 @@ impl SortedNames {
         &self,
         after: Option<&EntryPosition>,
         limit: usize,
-        fits: Option<&dyn Fn(&[u8]) -> bool>,
+        fits: Option<NameFilter<'_>>,
     ) -> SortedPage {
         let begin = self.behind(after);
         let all = self.places.len();

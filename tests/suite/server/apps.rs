@@ -135,12 +135,9 @@ impl Site {
         let the_box = TheBox::with(settings, Vec::new()).await;
         let streams = Arc::new(the_box.streams.clone());
         let origin = proxy::router(the_box.server.clone(), streams);
-        the_box
-            .streams
-            .apps
-            .lock()
-            .expect("free")
-            .insert(8888, app().await);
+        let listens = app().await;
+        let apps = &the_box.streams.apps;
+        apps.lock().expect("free").insert(8888, listens);
         let mina = browser(&the_box, "mina").await;
         the_box.launch(&the_box.mina, json!({"name": "work"})).await;
         the_box.until(&the_box.mina, "work", "running").await;
@@ -735,12 +732,9 @@ async fn an_app_that_starts_says_how_far_it_is_and_why_it_failed() {
     the_box.post(who, open, json!({})).await;
     let still = the_box.streams.execs.lock().expect("free").len();
     assert_eq!(begun, still, "one that starts is not started again");
-    the_box
-        .streams
-        .apps
-        .lock()
-        .expect("free")
-        .insert(6006, app().await);
+    let listens = app().await;
+    let apps = &the_box.streams.apps;
+    apps.lock().expect("free").insert(6006, listens);
     let opened = the_box.post(who, open, json!({})).await.json();
     assert_eq!(opened["app"]["state"], "ready", "{opened}");
     assert!(opened["entry"].is_string(), "{opened}");
@@ -804,12 +798,9 @@ async fn ports_that_other_programs_have_are_passed_over() {
     let the_box = TheBox::open().await;
     the_box.launch(&the_box.mina, json!({"name": "work"})).await;
     the_box.until(&the_box.mina, "work", "running").await;
-    the_box
-        .streams
-        .apps
-        .lock()
-        .expect("free")
-        .insert(8888, app().await);
+    let listens = app().await;
+    let apps = &the_box.streams.apps;
+    apps.lock().expect("free").insert(8888, listens);
     let none = the_box.post(&the_box.mina, path, json!({})).await;
     assert_eq!(none.short(), "503 app.no-address");
 }

@@ -199,7 +199,8 @@ fn class_of_eighty() -> Vec<String> {
 async fn eighty_rows_of_either_encoding_are_planned_applied_and_undone_to_the_last_row() {
     let utf_8 = |text: &str| text.as_bytes().to_vec();
     let cp949 = |text: &str| encoding_rs::EUC_KR.encode(text).0.into_owned();
-    let encodings: [&dyn Fn(&str) -> Vec<u8>; 2] = [&utf_8, &cp949];
+    type Encoding<'e> = &'e dyn Fn(&str) -> Vec<u8>;
+    let encodings: [Encoding<'_>; 2] = [&utf_8, &cp949];
     for encoded in encodings {
         let (server, boss) = a_server().await;
         let before = crate::catalog::tests::dump::rows(server.catalog());

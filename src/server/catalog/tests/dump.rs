@@ -37,7 +37,6 @@ pub(crate) fn rows(catalog: &Catalog) -> BTreeMap<String, Vec<String>> {
             let mut statement = view.connection.prepare(&query)?;
             let columns: Vec<String> = statement
                 .column_names()
-                .into_iter()
                 .map(str::to_owned)
                 .collect();
             let mut found = statement.query([])?;
