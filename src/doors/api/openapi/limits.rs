@@ -4,6 +4,7 @@
 
 use rules::announcement::MAX_ANNOUNCEMENT_LENGTH;
 use rules::branding::{HUES, MAX_BRAND_NAME, MAX_FOOTER_LENGTH, MAX_LOGO_BYTES, MAX_SIGN_IN_TEXT};
+use rules::folder::{HOME, MAX_FOLDER_NAME};
 use rules::idleness::{EXTEND_SECONDS, MAX_EXEMPT_LENGTH};
 use rules::image::MAX_REFERENCE_LENGTH;
 use rules::permissions::Permission;
@@ -84,6 +85,16 @@ fn plain() -> String {
 /// Plain text that is more than blanks.
 fn named() -> String {
     format!("^[^{HIDDEN}]*[^{HIDDEN}{BLANKS}][^{HIDDEN}]*$")
+}
+
+/// Plain text without `/` and `:`, with no dot at its begin and no blank at its ends.
+fn folder_name() -> String {
+    format!("^[^{HIDDEN}{BLANKS}./:]([^{HIDDEN}/:]*[^{HIDDEN}{BLANKS}/:])?$")
+}
+
+/// The name of a folder that a user makes: the home folder makes itself.
+fn own_folder() -> Value {
+    json!({"pattern": folder_name(), "maxLength": MAX_FOLDER_NAME, "not": {"const": HOME}})
 }
 
 /// A path below a folder, or none: names that are more than dots, short enough in letters of any length.
@@ -433,6 +444,8 @@ fn all() -> Vec<(&'static str, Value)> {
             "/NewAllowance/properties/limits",
             json!({"anyOf": given(&LIMITS)}),
         ),
+        ("/NewFolder/properties/name", own_folder()),
+        ("/FolderPatch/properties/name", own_folder()),
         ("/NewFolderDirectory/properties/path", in_folder()),
         ("/FolderMove/properties/from", in_folder()),
         ("/FolderMove/properties/to", in_folder()),
@@ -693,6 +706,7 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
 mod tests {
     use super::*;
     use rules::devices::MigProfile;
+    use rules::folder::FolderName;
     use rules::image::parse_reference;
     use rules::names::{EmailAddress, SessionName};
     use rules::reservation::moment;
@@ -799,6 +813,25 @@ mod tests {
         ] {
             let taken = parse_reference(image).is_ok();
             assert_eq!(takes(IMAGE, image), taken, "{image}");
+        }
+        for name in [
+            "data",
+            "ImageNet 2012",
+            "자료",
+            "5*",
+            "a.",
+            "",
+            ".",
+            ".a",
+            " a",
+            "a ",
+            "a\u{3000}",
+            "a/b",
+            "a:",
+            "a\u{202e}b",
+        ] {
+            let taken = FolderName::parse(name).is_ok();
+            assert_eq!(takes(&folder_name(), name), taken, "{name:?}");
         }
         for profile in [
             "1g.10gb",
