@@ -643,8 +643,9 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "id" if path.contains("/allowances/") || path.contains("/announcements/") => {
             json!({"type": "string", "format": "uuid"})
         }
+        // An empty word is one that was left out.
         "by" if path.ends_with("/usage") => {
-            json!({"type": "string", "enum": ["user", "project", "domain", "member"]})
+            json!({"type": "string", "enum": ["", "user", "project", "domain", "member"]})
         }
         "dry_run" => json!({"type": "string", "enum": ["true", "false"]}),
         "command" => json!({
