@@ -52,6 +52,8 @@ const WEBHOOK: &str = r"^https://([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?|([A-Za-z0-9
 /// is one.
 const SSH_KEY: &str =
     r"^ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI[A-P][A-Za-z0-9+/]{42}( [!-~]{1,60})?$";
+/// Hours with at most two decimals, up to `MAX_BUDGET_HUNDREDTHS`.
+const GPU_HOURS: &str = "^0*([0-9]{1,9}([.][0-9]{1,2})?|1000000000([.]0{1,2})?)$";
 /// A price of nothing.
 const FREE: &str = "^(0{1,7}([.]0{1,6})?)?$";
 /// The fields of `Limits`.
@@ -132,6 +134,10 @@ fn webhook_address() -> Value {
 
 fn ssh_key() -> Value {
     json!({"pattern": SSH_KEY, "maxLength": 256})
+}
+
+fn gpu_hours() -> Value {
+    json!({"pattern": GPU_HOURS})
 }
 
 fn typed_time() -> Value {
@@ -275,11 +281,9 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/NewBudget/properties/month", json!({"pattern": MONTH})),
         ("/NewBudget/properties/from", day_or_moment()),
         ("/NewBudget/properties/until", day_or_moment()),
-        ("/NewBudget/properties/gpu_hours", json!({"maxLength": 12})),
-        (
-            "/BudgetPatch/properties/gpu_hours",
-            json!({"maxLength": 12}),
-        ),
+        ("/NewBudget/properties/gpu_hours", gpu_hours()),
+        ("/BudgetPatch/properties/gpu_hours", gpu_hours()),
+        ("/NewReservationQuota/properties/gpu_hours", gpu_hours()),
         ("/NewResourceGroup/properties/kinds", json!({"minItems": 1})),
         (
             "/ResourceGroupPatch/properties/kinds",
@@ -706,6 +710,7 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rules::budget::GpuHours;
     use rules::devices::MigProfile;
     use rules::folder::FolderName;
     use rules::image::parse_reference;
@@ -860,6 +865,29 @@ mod tests {
         ] {
             let taken = check_address(address, |_| false).is_ok();
             assert_eq!(takes(WEBHOOK, address), taken, "{address}");
+        }
+        for hours in [
+            "0",
+            "120",
+            "0.5",
+            "120.50",
+            "999999999.99",
+            "1000000000",
+            "1000000000.00",
+            "0000000000000000000000001",
+            "000000000000000000000000.25",
+            "1000000000.01",
+            "1000000001",
+            "10000000000",
+            "",
+            ".5",
+            "1.",
+            "1.005",
+            "-1",
+            "1e3",
+        ] {
+            let taken = GpuHours::parse(hours).is_some();
+            assert_eq!(takes(GPU_HOURS, hours), taken, "{hours}");
         }
         let utc = jiff::tz::TimeZone::UTC;
         for time in [
