@@ -4,10 +4,12 @@
 
 use rules::announcement::MAX_ANNOUNCEMENT_LENGTH;
 use rules::branding::{HUES, MAX_BRAND_NAME, MAX_FOOTER_LENGTH, MAX_LOGO_BYTES, MAX_SIGN_IN_TEXT};
+use rules::fair_share::QueueOrder;
 use rules::folder::{HOME, MAX_FOLDER_NAME};
 use rules::idleness::{EXTEND_SECONDS, MAX_EXEMPT_LENGTH};
 use rules::image::MAX_REFERENCE_LENGTH;
 use rules::permissions::Permission;
+use rules::policy::BackfillMode;
 use rules::preset::MAX_PRESET_TITLE;
 use rules::resources::{MAX_DISK, MIN_DISK};
 use rules::session::{
@@ -54,6 +56,8 @@ const SSH_KEY: &str =
     r"^ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI[A-P][A-Za-z0-9+/]{42}( [!-~]{1,60})?$";
 /// Hours with at most two decimals, up to `MAX_BUDGET_HUNDREDTHS`.
 const GPU_HOURS: &str = "^0*([0-9]{1,9}([.][0-9]{1,2})?|1000000000([.]0{1,2})?)$";
+/// Hours from 1 to a year's, or nothing.
+const HALF_LIFE: &str = "^(|0*([1-9][0-9]{0,2}|[1-7][0-9]{3}|8[0-6][0-9]{2}|87[0-5][0-9]|8760))$";
 /// A price of nothing.
 const FREE: &str = "^(0{1,7}([.]0{1,6})?)?$";
 /// The fields of `Limits`.
@@ -117,6 +121,12 @@ fn image() -> Value {
 /// Text for users. The actions count bytes: as many characters fit only where each is one.
 fn text(longest: usize) -> Value {
     json!({"pattern": plain(), "maxLength": longest})
+}
+
+/// One of these words; an empty one is one that was left out.
+fn word_or_none<'a>(words: impl IntoIterator<Item = &'a str>) -> Value {
+    let words: Vec<&str> = [""].into_iter().chain(words).collect();
+    json!({"type": "string", "enum": words})
 }
 
 /// Words of a search.
@@ -639,7 +649,7 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "patience" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
         // An empty word is one that was left out.
         "month" => json!({"type": "string", "pattern": MONTH}),
-        "from" | "until" if path.ends_with("/usage") => {
+        "from" | "until" if path.ends_with("/usage") || path.ends_with("/rehearsal") => {
             let mut schema = day_or_moment();
             schema["type"] = "string".into();
             schema
@@ -647,10 +657,14 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "id" if path.contains("/allowances/") || path.contains("/announcements/") => {
             json!({"type": "string", "format": "uuid"})
         }
-        // An empty word is one that was left out.
-        "by" if path.ends_with("/usage") => {
-            json!({"type": "string", "enum": ["", "user", "project", "domain", "member"]})
+        "order" if path.ends_with("/rehearsal") => {
+            word_or_none(QueueOrder::ALL.map(QueueOrder::word))
         }
+        "backfill" if path.ends_with("/rehearsal") => {
+            word_or_none(BackfillMode::ALL.map(BackfillMode::word))
+        }
+        "half_life_hours" => json!({"type": "string", "pattern": HALF_LIFE}),
+        "by" if path.ends_with("/usage") => word_or_none(["user", "project", "domain", "member"]),
         "dry_run" => json!({"type": "string", "enum": ["true", "false"]}),
         "command" => json!({
             "type": "array",
@@ -888,6 +902,16 @@ mod tests {
         ] {
             let taken = GpuHours::parse(hours).is_some();
             assert_eq!(takes(GPU_HOURS, hours), taken, "{hours}");
+        }
+        for hours in [
+            "", "1", "24", "024", "999", "1000", "7999", "8699", "8759", "8760", "8761", "8770",
+            "9000", "10000", "0", "00", "-1", "1.5", "a",
+        ] {
+            let taken = hours.is_empty()
+                || hours
+                    .parse::<u32>()
+                    .is_ok_and(|hours| (1..=8_760).contains(&hours));
+            assert_eq!(takes(HALF_LIFE, hours), taken, "{hours}");
         }
         let utc = jiff::tz::TimeZone::UTC;
         for time in [

@@ -1353,7 +1353,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
             ),
             (
                 "order",
-                "turns, fair, fifo or lifo; the present one when left out",
+                "turns, fair, drf, fifo or lifo; the present one when left out",
             ),
             ("backfill", "strict or timed; the present one when left out"),
             (

@@ -672,7 +672,7 @@ const QUERIES: &[(&str, &str, &str)] = &[
     (
         "rehearseQueue",
         "order",
-        "turns, fair, fifo 또는 lifo. 없으면 지금의 순서",
+        "turns, fair, drf, fifo 또는 lifo. 없으면 지금의 순서",
     ),
     (
         "rehearseQueue",
