@@ -41,8 +41,8 @@ const TOPICS: &str = "^ *((session|image|user|project|node|gpu|operation|system)
 const EMAIL: &str = r"^(|[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*)$";
 /// A PNG file of 1 to 2,048 pixels a side in base64: the sides stand behind the beginning that all have.
 const PNG: &str = r"^iVBORw0KGgoAAAANSUhEUgAA((A[B-Za-z0-9+/][AEIMQUYcgkosw048]|AA[EIMQUYcgkosw048]|B[A-Za-z0-9+/][AEIMQUYcgkosw048])A|CAAA)AA(A[B-Za-z0-9+/]|[B-Za-f][A-Za-z0-9+/]|gA)([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
-/// A day, or a time of one: local, or with `Z` or an offset.
-const TYPED_TIME: &str = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$";
+/// A day from 1970 on, or a time of one: local, or with `Z` or an offset.
+const TYPED_TIME: &str = r"^(19[7-9][0-9]|[2-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$";
 /// The name of an app, or a port.
 const APP: &str = "^([a-z]([a-z0-9-]{0,30}[a-z0-9])?|[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$";
 /// A month, or nothing.
@@ -921,6 +921,9 @@ mod tests {
             "2026-11-30T09:00+09:00",
             "",
             "noon",
+            "1970-01-01",
+            "1969-12-31",
+            "0000-01-01",
             "2026-13-01",
             "2026-11-30T25:00",
             "09:00",
