@@ -235,9 +235,14 @@ fn operation(route: &DocumentedRoute) -> Value {
                     | "CertificateReset"
             ),
         };
+        let schema = match route.operation {
+            // A dry run of the same body needs no name.
+            "createIdleRule" => json!({"allOf": [reference(body), {"required": ["name"]}]}),
+            _ => reference(body),
+        };
         operation["requestBody"] = json!({
             "required": required,
-            "content": {kind: {"schema": reference(body)}},
+            "content": {kind: {"schema": schema}},
         });
     }
     if route.operation == "applyRoster" {
@@ -338,6 +343,18 @@ pub(super) async fn serve(headers: HeaderMap) -> ApiResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rule_that_is_made_needs_a_name_and_one_that_is_tried_does_not() {
+        let document = document();
+        let names = |path: &str| {
+            let body = &document["paths"][path]["post"]["requestBody"];
+            let schema = body["content"]["application/json"]["schema"].to_string();
+            schema.contains("\"name\"")
+        };
+        assert!(names("/api/v1/idle-rules"));
+        assert!(!names("/api/v1/idle-rules/dry-run"));
+    }
 
     /// Where no body is sent, an empty object is read.
     #[test]
