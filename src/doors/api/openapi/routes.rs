@@ -82,7 +82,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: READ,
         query: &[
             ("wait", "running or ended: answer when it is there"),
-            ("patience", "seconds to wait, at most 60"),
+            ("patience", "seconds to wait; more than 60 counts as 60"),
         ],
         answer: SESSION,
         refusals: &[404, 422],
