@@ -56,7 +56,6 @@ pub struct NewBudgetBody {
     /// Name or id.
     #[serde(default)]
     pub user: Option<String>,
-    #[schema(pattern = "^[0-9]+([.][0-9]{1,2})?$")]
     pub gpu_hours: String,
     /// Such as `2026-12`, by your time zone.
     #[serde(default)]
@@ -76,7 +75,6 @@ pub struct NewBudgetBody {
 #[schema(as = BudgetPatch)]
 #[serde(deny_unknown_fields)]
 pub struct BudgetPatchBody {
-    #[schema(pattern = "^[0-9]+([.][0-9]{1,2})?$")]
     pub gpu_hours: Option<String>,
     pub hard: Option<bool>,
 }

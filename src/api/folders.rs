@@ -73,8 +73,7 @@ impl FolderView {
 #[schema(as = NewFolder)]
 #[serde(deny_unknown_fields)]
 pub struct NewFolderBody {
-    /// No `/`, no `:`, nothing hidden, no dot or blank at its begin; not `home`.
-    #[schema(pattern = "^[a-z0-9][a-z0-9._-]{0,62}$")]
+    /// No `/`, no `:`, nothing hidden, no dot at its begin and no blank at its ends; not `home`.
     pub name: String,
 }
 
@@ -83,7 +82,6 @@ pub struct NewFolderBody {
 #[schema(as = FolderPatch)]
 #[serde(deny_unknown_fields)]
 pub struct FolderPatchBody {
-    #[schema(pattern = "^[a-z0-9][a-z0-9._-]{0,62}$")]
     pub name: Option<String>,
 }
 

@@ -193,6 +193,5 @@ pub struct ReservationQuotaView {
 #[schema(as = NewReservationQuota)]
 #[serde(deny_unknown_fields)]
 pub struct ReservationQuotaBody {
-    #[schema(pattern = "^[0-9]{1,9}([.][0-9]{1,2})?$")]
     pub gpu_hours: String,
 }

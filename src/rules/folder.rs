@@ -10,7 +10,8 @@ use crate::refusals;
 use crate::tenancy::{DomainId, Scope};
 use crate::units::Timestamp;
 pub use crate::workload::mount::{
-    FolderMount, FolderName, HOME, MAX_MOUNTS, MountAccess, RequestedMount, mount_plan,
+    FolderMount, FolderName, HOME, MAX_FOLDER_NAME, MAX_MOUNTS, MountAccess, RequestedMount,
+    mount_plan,
 };
 
 /// Days that a folder lies in the trash. Higher: it takes disk for longer. Lower: a mistake is noticed too late.

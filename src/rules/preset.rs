@@ -82,7 +82,7 @@ impl PresetAmounts {
 
     /// Refuses amounts that no machine could give, and a preset that says nothing.
     ///
-    /// Errors: `preset.empty`; those of a launch, each at its field.
+    /// Errors: `preset.empty`, `preset.amount-too-large`; those of a launch, each at its field.
     pub fn check(&self) -> Result<(), Refusal> {
         if *self == Self::default() {
             return Err(refusals::preset_empty().at("/resources"));
@@ -91,6 +91,14 @@ impl PresetAmounts {
             return Err(refusals::gpu_zero().at("/resources/gpu"));
         }
         self.demand().check()?;
+        // Numbers of the API have a sign. The disk has a bound of its own, and the shared memory that of the memory.
+        let most = i64::MAX.unsigned_abs();
+        for (size, field) in [(self.memory, "memory"), (self.gpu_memory, "gpu_memory")] {
+            if size.is_some_and(|size| size > Bytes(most)) {
+                let refusal = refusals::preset_amount_too_large(most);
+                return Err(refusal.at(format!("/resources/{field}")));
+            }
+        }
         check_run_seconds(self.max_runtime_seconds)
             .map_err(|refusal| refusal.at("/max_runtime_seconds"))
     }
@@ -296,11 +304,38 @@ mod tests {
                 },
                 "shm.too-large",
             ),
+            (
+                PresetAmounts {
+                    memory: Some(Bytes(1 << 63)),
+                    ..amounts(1, 1)
+                },
+                "preset.amount-too-large",
+            ),
+            (
+                PresetAmounts {
+                    gpu: Some(GpuShare(50)),
+                    gpu_memory: Some(Bytes(1 << 63)),
+                    ..amounts(1, 1)
+                },
+                "preset.amount-too-large",
+            ),
+            (
+                PresetAmounts {
+                    disk: Some(Bytes(1 << 63)),
+                    ..amounts(1, 1)
+                },
+                "disk.size",
+            ),
         ];
         for (amounts, expected) in wrong {
             assert_eq!(code(amounts), expected);
         }
         assert!(amounts(1, 1).check().is_ok());
+        let most = PresetAmounts {
+            memory: Some(Bytes(i64::MAX.unsigned_abs())),
+            ..amounts(1, 1)
+        };
+        assert!(most.check().is_ok());
         let mut far = preset(PresetScope::Site, "a", MAX_PRESET_POSITION);
         assert!(far.check().is_ok());
         far.position += 1;

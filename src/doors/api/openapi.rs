@@ -217,9 +217,10 @@ fn operation(route: &DocumentedRoute) -> Value {
         } else {
             "application/json"
         };
-        operation["requestBody"] = json!({
-            // A PATCH without a body changes nothing.
-            "required": route.method != "PATCH" && !matches!(
+        let required = match route.method {
+            // Others change nothing without a body; a domain is given a title.
+            "PATCH" => body == "DomainPatch",
+            _ => !matches!(
                 body,
                 "StopRequest"
                     | "CordonRequest"
@@ -233,7 +234,15 @@ fn operation(route: &DocumentedRoute) -> Value {
                     | "CertificateRequest"
                     | "CertificateReset"
             ),
-            "content": {kind: {"schema": reference(body)}},
+        };
+        let schema = match route.operation {
+            // A dry run of the same body needs no name.
+            "createIdleRule" => json!({"allOf": [reference(body), {"required": ["name"]}]}),
+            _ => reference(body),
+        };
+        operation["requestBody"] = json!({
+            "required": required,
+            "content": {kind: {"schema": schema}},
         });
     }
     if route.operation == "applyRoster" {
@@ -329,4 +338,39 @@ static WRITTEN: LazyLock<(Bytes, String)> = LazyLock::new(|| {
 pub(super) async fn serve(headers: HeaderMap) -> ApiResult {
     let (text, tag) = &*WRITTEN;
     responses::finished(&headers, text.clone(), tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_that_is_made_needs_a_name_and_one_that_is_tried_does_not() {
+        let document = document();
+        let names = |path: &str| {
+            let body = &document["paths"][path]["post"]["requestBody"];
+            let schema = body["content"]["application/json"]["schema"].to_string();
+            schema.contains("\"name\"")
+        };
+        assert!(names("/api/v1/idle-rules"));
+        assert!(!names("/api/v1/idle-rules/dry-run"));
+    }
+
+    /// Where no body is sent, an empty object is read.
+    #[test]
+    fn a_body_is_needed_where_a_field_of_it_is() {
+        let document = document();
+        let mut tried = 0;
+        for route in ROUTES {
+            let Some(body) = route.body else { continue };
+            let method = route.method.to_ascii_lowercase();
+            let required = &document["components"]["schemas"][body]["required"];
+            if required.as_array().is_some_and(|names| !names.is_empty()) {
+                let sent = &document["paths"][route.path][method]["requestBody"];
+                assert_eq!(sent["required"], true, "{}", route.operation);
+                tried += 1;
+            }
+        }
+        assert!(tried > 20, "only {tried} bodies need a field");
+    }
 }

@@ -179,7 +179,7 @@ async fn create(
     Form(sent): Form<NewFolderForm>,
 ) -> Response {
     let asked = NewFolderBody {
-        name: sent.name.clone(),
+        name: sent.name.trim().to_owned(),
     };
     let refusal = match folders::create(&console.server, &caller, asked, None).await {
         Ok(made) => return responses::see_with(PATH, "folder-added", made.value.name.as_str()),

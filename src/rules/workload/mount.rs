@@ -30,7 +30,8 @@ const KEPT_DIRECTORIES: [&str; 14] = [
     "sys", "usr",
 ];
 
-/// What a folder is called: 1 to 64 characters, no `/`, no `:`, none hidden, and no dot or blank at its begin.
+/// What a folder is called: 1 to 64 characters, no `/`, no `:`, none hidden, no dot at its begin and no blank at its
+/// ends.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct FolderName(String);

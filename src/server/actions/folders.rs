@@ -378,7 +378,7 @@ fn find(
 }
 
 fn name_of(typed: &str) -> Result<FolderName, Refusal> {
-    let name = FolderName::parse(typed.trim())?;
+    let name = FolderName::parse(typed)?;
     match name.as_str() == HOME {
         true => Err(refusals::folder_home().at("/name")),
         false => Ok(name),

@@ -4,9 +4,12 @@
 
 use rules::announcement::MAX_ANNOUNCEMENT_LENGTH;
 use rules::branding::{HUES, MAX_BRAND_NAME, MAX_FOOTER_LENGTH, MAX_LOGO_BYTES, MAX_SIGN_IN_TEXT};
+use rules::fair_share::QueueOrder;
+use rules::folder::{HOME, MAX_FOLDER_NAME};
 use rules::idleness::{EXTEND_SECONDS, MAX_EXEMPT_LENGTH};
 use rules::image::MAX_REFERENCE_LENGTH;
 use rules::permissions::Permission;
+use rules::policy::BackfillMode;
 use rules::preset::MAX_PRESET_TITLE;
 use rules::resources::{MAX_DISK, MIN_DISK};
 use rules::session::{
@@ -38,8 +41,8 @@ const TOPICS: &str = "^ *((session|image|user|project|node|gpu|operation|system)
 const EMAIL: &str = r"^(|[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*)$";
 /// A PNG file of 1 to 2,048 pixels a side in base64: the sides stand behind the beginning that all have.
 const PNG: &str = r"^iVBORw0KGgoAAAANSUhEUgAA((A[B-Za-z0-9+/][AEIMQUYcgkosw048]|AA[EIMQUYcgkosw048]|B[A-Za-z0-9+/][AEIMQUYcgkosw048])A|CAAA)AA(A[B-Za-z0-9+/]|[B-Za-f][A-Za-z0-9+/]|gA)([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$";
-/// A day, or a time of one: local, or with `Z` or an offset.
-const TYPED_TIME: &str = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$";
+/// A day from 1970 on, or a time of one: local, or with `Z` or an offset.
+const TYPED_TIME: &str = r"^(19[7-9][0-9]|[2-9][0-9]{3})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])(T([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])?)?$";
 /// The name of an app, or a port.
 const APP: &str = "^([a-z]([a-z0-9-]{0,30}[a-z0-9])?|[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])$";
 /// A month, or nothing.
@@ -51,6 +54,10 @@ const WEBHOOK: &str = r"^https://([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?|([A-Za-z0-9
 /// is one.
 const SSH_KEY: &str =
     r"^ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI[A-P][A-Za-z0-9+/]{42}( [!-~]{1,60})?$";
+/// Hours with at most two decimals, up to `MAX_BUDGET_HUNDREDTHS`.
+const GPU_HOURS: &str = "^0*([0-9]{1,9}([.][0-9]{1,2})?|1000000000([.]0{1,2})?)$";
+/// Hours from 1 to a year's, or nothing.
+const HALF_LIFE: &str = "^(|0*([1-9][0-9]{0,2}|[1-7][0-9]{3}|8[0-6][0-9]{2}|87[0-5][0-9]|8760))$";
 /// A price of nothing.
 const FREE: &str = "^(0{1,7}([.]0{1,6})?)?$";
 /// The fields of `Limits`.
@@ -86,6 +93,16 @@ fn named() -> String {
     format!("^[^{HIDDEN}]*[^{HIDDEN}{BLANKS}][^{HIDDEN}]*$")
 }
 
+/// Plain text without `/` and `:`, with no dot at its begin and no blank at its ends.
+fn folder_name() -> String {
+    format!("^[^{HIDDEN}{BLANKS}./:]([^{HIDDEN}/:]*[^{HIDDEN}{BLANKS}/:])?$")
+}
+
+/// The name of a folder that a user makes: the home folder makes itself.
+fn own_folder() -> Value {
+    json!({"pattern": folder_name(), "maxLength": MAX_FOLDER_NAME, "not": {"const": HOME}})
+}
+
 /// A path below a folder, or none: names that are more than dots, short enough in letters of any length.
 fn below_folder() -> String {
     let name = format!("[^/%{HIDDEN}]{{0,20}}[^/%.{HIDDEN}][^/%{HIDDEN}]{{0,20}}");
@@ -106,6 +123,12 @@ fn text(longest: usize) -> Value {
     json!({"pattern": plain(), "maxLength": longest})
 }
 
+/// One of these words; an empty one is one that was left out.
+fn word_or_none<'a>(words: impl IntoIterator<Item = &'a str>) -> Value {
+    let words: Vec<&str> = [""].into_iter().chain(words).collect();
+    json!({"type": "string", "enum": words})
+}
+
 /// Words of a search.
 fn words() -> Value {
     json!({"type": "string", "pattern": plain(), "maxLength": 1024})
@@ -121,6 +144,10 @@ fn webhook_address() -> Value {
 
 fn ssh_key() -> Value {
     json!({"pattern": SSH_KEY, "maxLength": 256})
+}
+
+fn gpu_hours() -> Value {
+    json!({"pattern": GPU_HOURS})
 }
 
 fn typed_time() -> Value {
@@ -264,11 +291,9 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/NewBudget/properties/month", json!({"pattern": MONTH})),
         ("/NewBudget/properties/from", day_or_moment()),
         ("/NewBudget/properties/until", day_or_moment()),
-        ("/NewBudget/properties/gpu_hours", json!({"maxLength": 12})),
-        (
-            "/BudgetPatch/properties/gpu_hours",
-            json!({"maxLength": 12}),
-        ),
+        ("/NewBudget/properties/gpu_hours", gpu_hours()),
+        ("/BudgetPatch/properties/gpu_hours", gpu_hours()),
+        ("/NewReservationQuota/properties/gpu_hours", gpu_hours()),
         ("/NewResourceGroup/properties/kinds", json!({"minItems": 1})),
         (
             "/ResourceGroupPatch/properties/kinds",
@@ -433,6 +458,8 @@ fn all() -> Vec<(&'static str, Value)> {
             "/NewAllowance/properties/limits",
             json!({"anyOf": given(&LIMITS)}),
         ),
+        ("/NewFolder/properties/name", own_folder()),
+        ("/FolderPatch/properties/name", own_folder()),
         ("/NewFolderDirectory/properties/path", in_folder()),
         ("/FolderMove/properties/from", in_folder()),
         ("/FolderMove/properties/to", in_folder()),
@@ -622,7 +649,7 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "patience" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
         // An empty word is one that was left out.
         "month" => json!({"type": "string", "pattern": MONTH}),
-        "from" | "until" if path.ends_with("/usage") => {
+        "from" | "until" if path.ends_with("/usage") || path.ends_with("/rehearsal") => {
             let mut schema = day_or_moment();
             schema["type"] = "string".into();
             schema
@@ -630,9 +657,14 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "id" if path.contains("/allowances/") || path.contains("/announcements/") => {
             json!({"type": "string", "format": "uuid"})
         }
-        "by" if path.ends_with("/usage") => {
-            json!({"type": "string", "enum": ["user", "project", "domain", "member"]})
+        "order" if path.ends_with("/rehearsal") => {
+            word_or_none(QueueOrder::ALL.map(QueueOrder::word))
         }
+        "backfill" if path.ends_with("/rehearsal") => {
+            word_or_none(BackfillMode::ALL.map(BackfillMode::word))
+        }
+        "half_life_hours" => json!({"type": "string", "pattern": HALF_LIFE}),
+        "by" if path.ends_with("/usage") => word_or_none(["user", "project", "domain", "member"]),
         "dry_run" => json!({"type": "string", "enum": ["true", "false"]}),
         "command" => json!({
             "type": "array",
@@ -692,7 +724,9 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rules::budget::GpuHours;
     use rules::devices::MigProfile;
+    use rules::folder::FolderName;
     use rules::image::parse_reference;
     use rules::names::{EmailAddress, SessionName};
     use rules::reservation::moment;
@@ -800,6 +834,25 @@ mod tests {
             let taken = parse_reference(image).is_ok();
             assert_eq!(takes(IMAGE, image), taken, "{image}");
         }
+        for name in [
+            "data",
+            "ImageNet 2012",
+            "자료",
+            "5*",
+            "a.",
+            "",
+            ".",
+            ".a",
+            " a",
+            "a ",
+            "a\u{3000}",
+            "a/b",
+            "a:",
+            "a\u{202e}b",
+        ] {
+            let taken = FolderName::parse(name).is_ok();
+            assert_eq!(takes(&folder_name(), name), taken, "{name:?}");
+        }
         for profile in [
             "1g.10gb",
             "7g.80gb",
@@ -827,6 +880,39 @@ mod tests {
             let taken = check_address(address, |_| false).is_ok();
             assert_eq!(takes(WEBHOOK, address), taken, "{address}");
         }
+        for hours in [
+            "0",
+            "120",
+            "0.5",
+            "120.50",
+            "999999999.99",
+            "1000000000",
+            "1000000000.00",
+            "0000000000000000000000001",
+            "000000000000000000000000.25",
+            "1000000000.01",
+            "1000000001",
+            "10000000000",
+            "",
+            ".5",
+            "1.",
+            "1.005",
+            "-1",
+            "1e3",
+        ] {
+            let taken = GpuHours::parse(hours).is_some();
+            assert_eq!(takes(GPU_HOURS, hours), taken, "{hours}");
+        }
+        for hours in [
+            "", "1", "24", "024", "999", "1000", "7999", "8699", "8759", "8760", "8761", "8770",
+            "9000", "10000", "0", "00", "-1", "1.5", "a",
+        ] {
+            let taken = hours.is_empty()
+                || hours
+                    .parse::<u32>()
+                    .is_ok_and(|hours| (1..=8_760).contains(&hours));
+            assert_eq!(takes(HALF_LIFE, hours), taken, "{hours}");
+        }
         let utc = jiff::tz::TimeZone::UTC;
         for time in [
             "2026-11-30T09:00",
@@ -835,6 +921,9 @@ mod tests {
             "2026-11-30T09:00+09:00",
             "",
             "noon",
+            "1970-01-01",
+            "1969-12-31",
+            "0000-01-01",
             "2026-13-01",
             "2026-11-30T25:00",
             "09:00",

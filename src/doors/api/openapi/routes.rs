@@ -82,7 +82,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: READ,
         query: &[
             ("wait", "running or ended: answer when it is there"),
-            ("patience", "seconds to wait, at most 60"),
+            ("patience", "seconds to wait; more than 60 counts as 60"),
         ],
         answer: SESSION,
         refusals: &[404, 422],
@@ -1353,7 +1353,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
             ),
             (
                 "order",
-                "turns, fair, fifo or lifo; the present one when left out",
+                "turns, fair, drf, fifo or lifo; the present one when left out",
             ),
             ("backfill", "strict or timed; the present one when left out"),
             (

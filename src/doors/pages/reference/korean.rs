@@ -619,7 +619,11 @@ const QUERIES: &[(&str, &str, &str)] = &[
         "wait",
         "running 또는 ended. 그 상태가 되면 응답",
     ),
-    ("getSession", "patience", "기다릴 시간(초), 최대 60"),
+    (
+        "getSession",
+        "patience",
+        "기다릴 시간(초). 60보다 크면 60으로 처리",
+    ),
     ("readLog", "since", "받고 싶은 첫 바이트"),
     ("readLog", "follow", "1이면 세션이 끝날 때까지 이어서 받음"),
     ("attach", "cols", "열 수"),
@@ -672,7 +676,7 @@ const QUERIES: &[(&str, &str, &str)] = &[
     (
         "rehearseQueue",
         "order",
-        "turns, fair, fifo 또는 lifo. 없으면 지금의 순서",
+        "turns, fair, drf, fifo 또는 lifo. 없으면 지금의 순서",
     ),
     (
         "rehearseQueue",

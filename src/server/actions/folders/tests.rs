@@ -114,6 +114,8 @@ async fn a_folder_has_a_directory_and_a_name_of_its_owners_own() {
     for (name, expected) in [
         ("", "folder.name-invalid"),
         ("a/b", "folder.name-invalid"),
+        (" a", "folder.name-invalid"),
+        ("a ", "folder.name-invalid"),
         ("home", "folder.home"),
     ] {
         let refused = create(&two.server, &two.abe, new(name), None).await;
