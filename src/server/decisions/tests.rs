@@ -157,7 +157,7 @@ fn every_decision_of_the_log_is_decided_again_to_the_same_bytes() {
         let place = tempfile::tempdir().unwrap();
         // Short chains and long ones.
         let written = play(place.path(), seed, 90, 6 * (seed + 1));
-        assert!(written.len() > 15, "seed {seed}: {} turns", written.len());
+        assert!(written.len() >= 10, "seed {seed}: {} turns", written.len());
         assert_eq!(written, Vec::from_iter(1..=written.len() as u64));
         for number in &written {
             let found = replay(place.path(), *number).unwrap();
