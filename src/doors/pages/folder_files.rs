@@ -227,7 +227,7 @@ async fn read(
                 counted.entries,
                 visit.clock.ago(counted.at, now),
             ),
-            None => t.folders_not_counted().to_owned(),
+            None => String::new(),
         },
         cut: match found.whole {
             true => String::new(),
