@@ -35,10 +35,7 @@ pub(crate) fn rows(catalog: &Catalog) -> BTreeMap<String, Vec<String>> {
             }
             let query = format!("select * from \"{name}\"");
             let mut statement = view.connection.prepare(&query)?;
-            let columns: Vec<String> = statement
-                .column_names()
-                .map(str::to_owned)
-                .collect();
+            let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
             let mut found = statement.query([])?;
             let mut lines = Vec::new();
             while let Some(row) = found.next()? {
