@@ -356,6 +356,13 @@ mod tests {
         assert!(!names("/api/v1/idle-rules/dry-run"));
     }
 
+    #[test]
+    fn an_answer_without_content_has_no_shape() {
+        for route in ROUTES.iter().filter(|route| route.status == 204) {
+            assert_eq!(route.answer, SuccessReply::Nothing, "{}", route.operation);
+        }
+    }
+
     /// Where no body is sent, an empty object is read.
     #[test]
     fn a_body_is_needed_where_a_field_of_it_is() {

@@ -337,6 +337,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "Take a share back; what its visitors have open is closed",
         needs: ENTER,
         status: 204,
+        answer: SuccessReply::Nothing,
         refusals: &[400, 404, 409, 422],
         ..ROUTE
     },
