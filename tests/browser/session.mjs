@@ -200,7 +200,7 @@ test("verbs that end work ask first, and the menu is accessible", async (t) => {
   if (skipped(t)) return;
   const complaints = listen(page);
   await page.goto(address("term"));
-  assert.equal(await page.locator("#verbs > .btn:visible, #verbs > form:visible .btn:visible").count(), 3, "two verbs and a menu");
+  assert.equal(await page.locator("#verbs > .btn:visible, #verbs > form:visible .btn:visible").count(), 4, "apps, two verbs and a menu");
   await page.click("#verbs [popovertarget=more]");
   await page.locator("#more").waitFor();
   assert.deepEqual(await violations(page), []);
