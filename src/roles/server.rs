@@ -155,7 +155,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
         Some(listener) => match server::access::ssh_host_key(&server).await {
             Ok(key) => Some((listener, key)),
             Err(failure) => {
-                // A disk that takes no key keeps nobody from the pages that say so.
+                // A disk that takes no key keeps no user from the pages that say so.
                 tracing::error!(error = %chain(&failure), "SSH is off: the host key cannot be read or kept");
                 None
             }

@@ -12,7 +12,7 @@ pub const MAX_APP_NAME: usize = 32;
 pub const MAX_IMAGE_APPS: usize = 32;
 /// Bytes of what an image says of its apps. Higher: an import keeps more of a stranger's text in the catalog.
 pub const MAX_APPS_LABEL: usize = 64 << 10;
-/// Words of a command. Higher: a command that nobody can read. Lower: an app with many settings needs a script.
+/// Words of a command. Higher: a command that no user can read. Lower: an app with many settings needs a script.
 pub const MAX_APP_WORDS: usize = 64;
 /// Bytes of one word of a command, of a path and of a title.
 pub const MAX_APP_TEXT: usize = 400;

@@ -8,7 +8,7 @@ use axum::response::Response;
 use crate::doors::problem::{self, ProblemResponse};
 use crate::doors::text::{Language, Text, codes};
 
-/// A refusal for whoever asked; `console` is where the app is opened.
+/// A refusal for the browser that asked; `console` is where the app is opened.
 pub(super) fn refusal_page(
     problem: &ProblemResponse,
     said: &HeaderMap,

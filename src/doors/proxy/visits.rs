@@ -24,7 +24,7 @@ use uuid::Uuid;
 /// Requests and sockets of one app that are open at once. Higher: one app takes the connections of the whole machine. Lower:
 /// a class that shares a page of an app waits.
 pub(super) const MAX_OPEN: usize = 256;
-/// Connections to one app that wait for a request. More: sockets of the machine. Fewer: a page with many parts dials anew.
+/// Connections to one app that wait for a request. More: sockets of the machine. Fewer: a page with many parts reconnects.
 const MAX_WAITING: usize = 32;
 /// How long a visit rests without a request before it is forgotten; the next one proves it again.
 const REST: Duration = Duration::from_secs(60);

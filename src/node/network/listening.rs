@@ -1,4 +1,4 @@
-//! Which TCP ports of a namespace somebody listens on, by the kernel's own list (`sock_diag`): a fraction of a millisecond,
+//! Which TCP ports of a namespace a process listens on, by the kernel's list (`sock_diag`): a fraction of a millisecond,
 //! where `/proc/net/tcp` takes ten. Only looks. Rule: `sock_diag(7)`, `netlink(7)`.
 
 use std::collections::BTreeSet;

@@ -99,7 +99,7 @@ impl ReadyScratches {
         self.all.get_mut(&limit)?.pop()
     }
 
-    /// Keeps that a size is asked for; gives those that are kept for nobody any more.
+    /// Keeps that a size is asked for; gives those that no session is left for.
     fn note(&mut self, limit: Bytes) -> Vec<ScopePlace> {
         self.sizes.retain(|size| *size != limit);
         self.sizes.push(limit);

@@ -275,7 +275,7 @@ pub(super) fn unmount_files(scope: &ScopePlace) -> io::Result<()> {
     Ok(umount2(&scope.files(), MntFlags::UMOUNT_NOFOLLOW)?)
 }
 
-/// The same, at once: whoever of this process still has something of it open keeps that.
+/// The same, at once: a descriptor that this process still has open stays usable.
 pub(super) fn detach_files(scope: &ScopePlace) -> io::Result<()> {
     let flags = MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH;
     Ok(umount2(&scope.files(), flags)?)
@@ -286,7 +286,7 @@ struct ScopeRoom {
     block: u64,
     all: u64,
     free: u64,
-    /// Of the free ones, those that somebody gets.
+    /// Of the free ones, those that a scope gets.
     left: u64,
     files: u64,
     free_files: u64,

@@ -107,7 +107,7 @@ pub(super) fn is_attached(image: &Path) -> io::Result<bool> {
     Ok(attached(&File::open(image)?)?.is_some())
 }
 
-/// The device that has this file already, whoever gave it one.
+/// The device that has this file already, also one that another process attached.
 fn attached(image: &File) -> io::Result<Option<LoopDevice>> {
     let wanted = image.metadata()?;
     for entry in fs::read_dir("/sys/block")?.flatten() {

@@ -183,15 +183,15 @@ fn cookies_of_ours_never_pass() {
         let set = passed_set_cookie(&format!("{name}=planted; Path=/"), true);
         assert_eq!(set.is_none(), is_ours, "{name}");
     }
-    let nobody = |_: &str| false;
+    let of_none = |_: &str| false;
     let sent = "_xsrf=a=b; __Host-fardel=secret; nameless; =fardel=x; theme=dark";
     assert_eq!(
-        passed_cookies(sent, nobody).as_deref(),
+        passed_cookies(sent, of_none).as_deref(),
         Some("_xsrf=a=b; theme=dark")
     );
     let others = |name: &str| name == "theme";
     assert_eq!(passed_cookies(sent, others).as_deref(), Some("_xsrf=a=b"));
-    assert_eq!(passed_cookies("__Host-fardel=secret", nobody), None);
+    assert_eq!(passed_cookies("__Host-fardel=secret", of_none), None);
     assert_eq!(cookie_value("a=1; b=2=3", "b"), Some("2=3"));
     assert_eq!(cookie_value("xb=1", "b"), None);
 }

@@ -1,4 +1,4 @@
-//! What a user may do with the apps of a session: see them, start and open them. Whoever may enter a session may open its
+//! What a user may do with the apps of a session: see them, start and open them. Who may enter a session may open its
 //! apps, which are programs of its owner and run as its user.
 
 pub mod shares;
@@ -53,7 +53,7 @@ struct OpenApp {
 }
 
 /// The apps of a session: those that its image describes, the built-in ones whose programs it has, and other ports that
-/// somebody listens on or that were opened by their number. Empty for one that does not run.
+/// a process listens on or that were opened by their number. Empty for one that does not run.
 ///
 /// Errors: those of `sessions::enter`; `app.image-label-invalid` and those of descriptions where the image's are wrong.
 pub async fn list(

@@ -584,7 +584,7 @@ async fn the_end_of_input_reaches_a_program_over_ssh() {
     let mut deaf = deaf.stdin(Stdio::piped()).spawn().expect("it runs");
     let mut to = deaf.stdin.take().expect("piped");
     tokio::spawn(async move {
-        // It may break off: nobody reads.
+        // It may break off: no client reads.
         let _ = to.write_all(&noise(4 << 20)).await;
     });
     let said = timeout(HANG, deaf.wait_with_output()).await;

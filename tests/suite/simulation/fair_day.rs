@@ -1,5 +1,5 @@
 //! A day of fair share through a whole server: three users who always wait, weighted 1, 2 and 3, get what their weights say by
-//! the ledger; somebody who comes then has the next free place. By the rules alone it is tested in every run.
+//! the ledger; a newcomer has the next free place. By the rules alone it is tested in every run.
 
 use std::collections::BTreeMap;
 

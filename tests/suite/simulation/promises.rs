@@ -1,5 +1,5 @@
 //! Four promises of the queue at once, by the rules alone: no reserved device to a stranger, no sum beyond a limit, no
-//! preemption in a circle, nobody who waits for ever. A few seeds in every run, ten thousand in the nightly; each fault is
+//! preemption in a circle, no session that waits for ever. A few seeds in every run, ten thousand at night; each fault is
 //! planted and found.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -305,7 +305,7 @@ impl PromiseDay {
             };
         }
         if self.sort == DaySort::Plain {
-            // Whoever is first starts once all that run are over, and so does each behind it.
+            // The first session starts once all that run are over, and so does each behind it.
             let turns = self.waiting() as u64 + 1;
             self.due.insert(id, self.minute + turns * (RUN + 2));
         }

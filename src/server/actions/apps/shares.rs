@@ -17,7 +17,7 @@ use crate::catalog::events::NewEvent;
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
 
-/// Shares of one app. Higher: nobody knows any more who gets in. Lower: a group of a project needs all of the project.
+/// Shares of one app. Higher: an owner knows no more who gets in. Lower: a group of a project needs all of the project.
 const MAX_SHARES: usize = 50;
 
 /// The shares of an app that hold, oldest first; for those who may enter its session.
