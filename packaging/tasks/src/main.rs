@@ -32,7 +32,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use failure::Failure;
-use program::Program;
+use program::{Background, Program};
 use stage::{Budget, Gate};
 
 const USAGE: &str = "\
@@ -175,7 +175,7 @@ fn main() -> ExitCode {
         }
     };
     let mut gate = Gate::new();
-    quick(&mut gate, tested);
+    quick(&mut gate, tested, depth == 0);
     if depth >= 1 {
         full(&mut gate);
     }
@@ -195,15 +195,14 @@ fn enter_root() -> std::io::Result<()> {
     std::env::set_current_dir(root)
 }
 
-fn quick(gate: &mut Gate, tested: bool) {
+/// With `linted`, clippy is a stage of its own; else [`full`] runs it beside tests.
+fn quick(gate: &mut Gate, tested: bool, linted: bool) {
     gate.stage("fmt", || Program::cargo().words("fmt --all --check").run());
     gate.stage("template lint", lint::templates);
     gate.stage("packages", packages::check);
-    gate.stage("clippy", || {
-        Program::cargo()
-            .words("clippy --workspace --all-targets --locked -- -D warnings")
-            .run()
-    });
+    if linted {
+        gate.stage("clippy", || Program::cargo().words(CLIPPY).run());
+    }
     if !tested {
         gate.stage("cargo test", || {
             Program::cargo().words("test --workspace --locked").run()
@@ -211,10 +210,26 @@ fn quick(gate: &mut Gate, tested: bool) {
     }
 }
 
+const CLIPPY: &str = "clippy --workspace --all-targets --locked -- -D warnings";
+
+/// Every failure of two, the first one first.
+fn both(first: Result<(), Failure>, second: Result<(), Failure>) -> Result<(), Failure> {
+    match (first, second) {
+        (Err(first), Err(second)) => Err(Failure::new(format!("{first}\n{second}"))),
+        (first, second) => first.and(second),
+    }
+}
+
 /// Neither compiles anything again nor starts a machine: the gate has an hour on two slow processors.
 fn full(gate: &mut Gate) {
     gate.stage("list of skips", || skips::compare(skips::Who::Root));
-    gate.stage("tests as an ordinary user", user::run_tests);
+    // Tests wait for seconds; what clippy computes goes between.
+    gate.stage("clippy and an ordinary user", || {
+        let tests = user::built_tests()?;
+        let clippy = Background::start(Program::cargo().words(CLIPPY));
+        let ran = user::run_tests(&tests);
+        both(ran, clippy.end())
+    });
     match program::built("debug") {
         Ok(binary) => {
             gate.stage("static binary", || debian::is_static(&binary));

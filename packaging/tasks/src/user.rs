@@ -18,19 +18,18 @@ const UID: &str = "65534";
 /// how long a server waits for silent connections, which is two minutes of waiting.
 const SAME_FOR_EVERYBODY: [&str; 2] = ["simulation::", "server::edges::"];
 
-/// Runs every test binary of the workspace as `nobody`, with an empty home and its own folder for
+/// Runs every test binary of [`built_tests`] as `nobody`, with an empty home and its own folder for
 /// temporary files, and compares what it skipped.
-pub(crate) fn run_tests() -> Result<(), Failure> {
+pub(crate) fn run_tests(tests: &[(PathBuf, PathBuf)]) -> Result<(), Failure> {
     if !program::is_root() {
         return crate::leave_out("tests as an ordinary user", "the gate runs as one already");
     }
     if !program::installed("setpriv") {
         return crate::leave_out("tests as an ordinary user", "setpriv is not installed");
     }
-    let tests = built_tests()?;
     let home = Home::make()?;
     let mut failed = Vec::new();
-    for (executable, folder) in &tests {
+    for (executable, folder) in tests {
         if as_nobody(&home)
             .argument("test")
             .words("-x")
