@@ -93,7 +93,7 @@ fn shown(
             }
             SuccessReply::Either(one, another) => vec![schema(one), schema(another)],
             SuccessReply::Json => other("JSON"),
-            SuccessReply::File(kind) => other(kind),
+            SuccessReply::File(kinds) => kinds.iter().copied().flat_map(other).collect(),
             SuccessReply::Text => other("text/plain"),
             SuccessReply::Figures => other("application/openmetrics-text"),
             SuccessReply::Events => other("text/event-stream"),

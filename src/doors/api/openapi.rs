@@ -61,8 +61,8 @@ pub enum SuccessReply {
     Text,
     /// Metrics in the format of OpenMetrics.
     Figures,
-    /// A file of this media type.
-    File(&'static str),
+    /// A file of one of these media types.
+    File(&'static [&'static str]),
     /// A stream of server-sent events.
     Events,
     /// The connection becomes a WebSocket with this subprotocol.
@@ -139,7 +139,7 @@ fn operation(route: &DocumentedRoute) -> Value {
     parameters.extend(route.query.iter().map(|(name, about)| {
         let required = matches!(
             (route.operation, *name),
-            ("revokeGrant", "role") | ("detachPolicy", "level")
+            ("revokeGrant", "role") | ("detachPolicy", "level") | ("readFolderFile", "path")
         );
         let mut parameter = parameter("query", name, required);
         parameter["description"] = (*about).into();
@@ -300,9 +300,13 @@ fn success(answer: SuccessReply) -> Value {
             "application/json": {"schema": {"oneOf": [reference(one), reference(other)]}},
         }),
         SuccessReply::Json => json!({"application/json": {"schema": {}}}),
-        SuccessReply::File(kind) => {
-            json!({kind: {"schema": {"type": "string", "format": "binary"}}})
-        }
+        SuccessReply::File(kinds) => kinds
+            .iter()
+            .map(|kind| {
+                let file = json!({"schema": {"type": "string", "format": "binary"}});
+                ((*kind).to_owned(), file)
+            })
+            .collect(),
         SuccessReply::Figures => {
             json!({"application/openmetrics-text": {"schema": {"type": "string"}}})
         }

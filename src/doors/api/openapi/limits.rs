@@ -679,6 +679,9 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         }
         "cwd" | "user" => json!({"type": "string", "pattern": NO_NUL}),
         "wait" => json!({"type": "string", "enum": ["running", "ended"]}),
+        "share" => json!({"type": "string", "format": "uuid"}),
+        // Names of files may have any byte; what no name has finds nothing.
+        "q" if path.ends_with("/entries") => json!({"type": "string"}),
         "q" => words(),
         // An empty word is one that was left out.
         "sort" => json!({"type": "string", "enum": [

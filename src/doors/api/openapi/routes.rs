@@ -1638,7 +1638,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "Take a file of a folder of yours, or with Range a part of it",
         needs: WRITE,
         query: &[("path", "the file, from the top of the folder")],
-        answer: SuccessReply::File("application/octet-stream"),
+        answer: SuccessReply::File(&["application/octet-stream"]),
         refusals: &[400, 404, 409, 416, 422, 429, 503],
         ..ROUTE
     },
@@ -1655,7 +1655,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
             ),
             ("format", "zip or tar; zip when left out"),
         ],
-        answer: SuccessReply::File("application/zip"),
+        answer: SuccessReply::File(&["application/zip", "application/x-tar"]),
         refusals: &[400, 404, 409, 422, 429, 503],
         ..ROUTE
     },
@@ -2535,7 +2535,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
             ("since", "RFC 3339; from then on"),
             ("until", "RFC 3339; up to then"),
         ],
-        answer: SuccessReply::File("application/jsonl"),
+        answer: SuccessReply::File(&["application/jsonl"]),
         refusals: &[400, 422],
         ..ROUTE
     },
@@ -2849,7 +2849,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         tag: "system",
         summary: "One backup as a file; only its passphrase opens it",
         needs: SYSTEM_WRITE,
-        answer: SuccessReply::File("application/octet-stream"),
+        answer: SuccessReply::File(&["application/octet-stream"]),
         refusals: &[404],
         ..ROUTE
     },
@@ -2870,7 +2870,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "Logs, checks and states in one file, without secrets",
         needs: SYSTEM_WRITE,
         query: &[("dry_run", "true: show what it would hold, make nothing")],
-        answer: SuccessReply::File("application/gzip"),
+        answer: SuccessReply::File(&["application/gzip"]),
         dry_run: Some(SuccessReply::Json),
         refusals: &[503],
         ..ROUTE
