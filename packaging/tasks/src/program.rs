@@ -1,10 +1,8 @@
 //! Starts other programs with a list of arguments, never through a shell, and finds what cargo built.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::thread::{self, JoinHandle};
+use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 
@@ -110,41 +108,6 @@ impl Program {
             "{} cannot be started: {error}",
             self.name.to_string_lossy()
         ))
-    }
-}
-
-/// A program that runs beside others. What it writes is kept and shown in one piece at its end.
-pub(crate) struct Background {
-    name: OsString,
-    child: JoinHandle<io::Result<Output>>,
-}
-
-impl Background {
-    /// Starts it; both of its outputs are read by a thread until it ends.
-    pub(crate) fn start(program: Program) -> Self {
-        let Program { name, mut command } = program;
-        let child = thread::spawn(move || command.output());
-        Self { name, child }
-    }
-
-    /// Waits for it and prints what it wrote; fails unless it exits with 0.
-    pub(crate) fn end(self) -> Result<(), Failure> {
-        let name = self.name.to_string_lossy();
-        let output = self
-            .child
-            .join()
-            .map_err(|_| Failure::new(format!("the thread that reads {name} panicked")))?
-            .map_err(|error| Failure::new(format!("{name} cannot be started: {error}")))?;
-        println!(
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr),
-        );
-        if output.status.success() {
-            Ok(())
-        } else {
-            Err(Failure::new(format!("{name} ended with {}", output.status)))
-        }
     }
 }
 
