@@ -5,13 +5,14 @@
 pub(crate) mod likely_starts;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rules::findings::{InvariantFinding, findings};
 use rules::messages::{DeviceUse, PartitionFailure};
 use rules::names::{NodeId, SessionId, TenantName, UserId, UserName};
 use rules::permissions::Reach;
-use rules::placement::{self, ExpectedStart, Explanation, QueueForecast};
+use rules::placement::{self, ExpectedStart, Explanation, QueueForecast, RequestDraft};
 use rules::session::{Session, SessionState};
 use rules::tenancy::{ProjectId, Scope};
 use rules::units::Timestamp;
@@ -34,6 +35,9 @@ const COUNTED_FOR: u64 = 10_000;
 /// Explanations that are kept of one snapshot. Higher: more memory, some 2 KiB for each. Lower: where many users look at
 /// long queues, one session is explained several times a second.
 const MAX_EXPLANATIONS_KEPT: usize = 2_000;
+/// Requests that are about to be launched whose explanations are kept of one snapshot. Higher: more memory, some 2 KiB for
+/// each, and 100 bytes for each node. Lower: where many users fill in the form, a long queue is walked again for each look.
+const MAX_DRAFTS_KEPT: usize = 64;
 /// Readers whose newest events and counts are kept. Higher: more memory, some 4 KiB for each. Lower: pages of more users
 /// search the journal.
 const MAX_READERS_KEPT: usize = 256;
@@ -55,12 +59,15 @@ pub(crate) struct Snapshot {
     launches: Arc<BTreeMap<SessionId, SessionId>>,
     findings: OnceLock<Vec<InvariantFinding>>,
     counts: OnceLock<Vec<(Scope, LiveCounts)>>,
+    mark: OnceLock<u64>,
     /// How many sessions within a reach ended within the day before a moment, and how many of them not well.
     ended: Mutex<BTreeMap<Reach, EndedCounts>>,
     /// Shared by all snapshots of a server.
     likely: Arc<LikelyForecast>,
     queue: Mutex<Option<Arc<WaitingQueue>>>,
     explained: Mutex<BTreeMap<SessionId, (Timestamp, Explanation)>>,
+    /// Explanations of requests that are about to be launched, by all that is asked for.
+    drafts: Mutex<BTreeMap<String, (Timestamp, Explanation)>>,
 }
 
 /// When sessions were counted that ended, how many did, and how many of them not well.
@@ -209,6 +216,7 @@ impl Snapshot {
             Some(same) => (same.counts.clone(), locked(&same.ended).clone()),
             None => (OnceLock::new(), BTreeMap::new()),
         };
+        let mark = same.map_or_else(OnceLock::new, |same| same.mark.clone());
         Ok(Self {
             names,
             projects,
@@ -217,10 +225,12 @@ impl Snapshot {
             world,
             findings: OnceLock::new(),
             counts,
+            mark,
             ended: Mutex::new(ended),
             likely: Arc::default(),
             queue: Mutex::default(),
             explained: Mutex::default(),
+            drafts: Mutex::default(),
         })
     }
 
@@ -272,6 +282,49 @@ impl Snapshot {
             }
             counts
         })
+    }
+
+    /// A number that changes whenever an answer of the scheduler may have changed because of a live session: what waits, and
+    /// what is given. Costs a visit of each live session once.
+    pub(crate) fn sessions_mark(&self) -> u64 {
+        *self.mark.get_or_init(|| {
+            let mut mark = DefaultHasher::new();
+            for session in &self.world.sessions {
+                let waits = session.state() == SessionState::Pending;
+                let wanted = &session.spec.demand;
+                let demand = (wanted.cpu, wanted.memory, wanted.gpu, wanted.gpu_memory);
+                let limit = (session.spec.limit(), &session.held_by, session.started_at());
+                let limit = (limit, session.is_preempted());
+                (session.id, waits, demand, limit).hash(&mut mark);
+                for container in session.live_containers() {
+                    container.node.hash(&mut mark);
+                    for part in container.holds().iter() {
+                        (part.index, part.share, part.memory, part.part).hash(&mut mark);
+                    }
+                }
+            }
+            mark.finish()
+        })
+    }
+
+    /// What would become of a request if it were launched now. Costs a walk of the queue, and a forecast with it where it
+    /// waits, once a second for all who ask for the same; call it where blocking work is allowed.
+    pub(crate) fn explain_draft(&self, draft: &RequestDraft, now: Timestamp) -> Explanation {
+        let asked = format!("{draft:?}");
+        let known = locked(&self.drafts).get(&asked).cloned();
+        if let Some((at, explanation)) = known
+            && at <= now
+            && now.millis_since(at) < EXPLAINED_FOR
+        {
+            return explanation;
+        }
+        let explanation = placement::explain_draft(&self.world, draft, now);
+        let mut drafts = locked(&self.drafts);
+        if drafts.len() >= MAX_DRAFTS_KEPT {
+            drafts.clear();
+        }
+        drafts.insert(asked, (now, explanation.clone()));
+        explanation
     }
 
     /// Why `session` is where it is. Costs about one scheduling pass for one that waits, once a second for all
@@ -721,6 +774,62 @@ mod tests {
             assert!(explained.len() <= MAX_EXPLANATIONS_KEPT);
             assert!(explained.contains_key(&session));
         }
+    }
+
+    #[tokio::test]
+    async fn an_equal_request_is_explained_once_a_second_and_so_many_are_kept() {
+        use rules::resources::Demand;
+        use rules::session::{SessionEnvironment, SessionKind};
+        let server = Server::for_tests();
+        server.put_test_node("one");
+        let snapshot = server.snapshot().await.unwrap();
+        let at = |millis: i64| Timestamp::from_millis(1_000_000 + millis);
+        let ask = |replicas: u32, now: Timestamp| {
+            let draft = RequestDraft {
+                kind: SessionKind::Interactive,
+                environment: SessionEnvironment::Host,
+                demand: Demand::default(),
+                start_at: None,
+                depends_on: Vec::new(),
+                precedence: rules::workload::precedence::Precedence::default(),
+                replicas,
+                max_runtime_seconds: None,
+                owner: None,
+                domain: rules::tenancy::DomainId::DEFAULT,
+                project: ProjectId(uuid::Uuid::nil()),
+                group: rules::names::ResourceGroupId::DEFAULT,
+            };
+            let told = snapshot.explain_draft(&draft, now);
+            let drafts = locked(&snapshot.drafts);
+            let (known, explanation) = &drafts[&format!("{draft:?}")];
+            assert_eq!(told, *explanation);
+            (*known, drafts.len())
+        };
+        assert_eq!(ask(1, at(0)), (at(0), 1));
+        assert_eq!(ask(1, at(999)), (at(0), 1), "explained a moment ago");
+        assert_eq!(ask(2, at(999)), (at(999), 2), "it asks for more");
+        assert_eq!(ask(1, at(1_000)), (at(1_000), 2));
+        for replicas in 3..3 + MAX_DRAFTS_KEPT as u32 {
+            assert!(ask(replicas, at(1_000)).1 <= MAX_DRAFTS_KEPT);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_session_that_comes_changes_the_mark_and_a_node_that_is_heard_of_does_not() {
+        let server = Server::for_tests();
+        server.put_test_node("one");
+        let empty = server.snapshot().await.unwrap().sessions_mark();
+        server
+            .catalog()
+            .heard(NodeId(uuid::Uuid::nil()), Timestamp::from_millis(1));
+        let heard = server.snapshot().await.unwrap();
+        assert_eq!(heard.mark.get(), Some(&empty), "counted once for all");
+        let root = crate::access::local_root(&server);
+        let wanted = api::sessions::LaunchRequest::default();
+        let launched = crate::actions::sessions::launch(&server, &root, wanted, None).await;
+        launched.unwrap();
+        let waits = server.snapshot().await.unwrap().sessions_mark();
+        assert_ne!(waits, empty);
     }
 
     #[tokio::test]

@@ -930,7 +930,7 @@ async fn page(
         scope: Some("mine".into()),
         ..ListQuery::default()
     };
-    let recent = sessions::list(&console.server, caller, &newest).await?;
+    let recent = sessions::list_uncounted(&console.server, caller, &newest).await?;
     let mut choices = images::choices(console, caller, t, &sent.image).await?;
     let all_images = t.launch_all_images(choices.len() as u64);
     let more_images = folded(&mut choices);

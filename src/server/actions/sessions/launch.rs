@@ -856,13 +856,16 @@ pub async fn preview(
             keep_within_course(limit, &mut draft.spec, |spec| {
                 keep_within_limits(view, &subjects, spec, None)
             })?;
-            refuse_own_full_queue(view, &subjects, draft.replicas, &draft.spec)?;
+            // As a launch does: a bound from above is enough where nothing is refused.
+            let bound = limits_of(view, &subjects, CountedUse::QueueBound)?;
+            if refuse_full(&bound, draft.replicas, &draft.spec).is_err() {
+                refuse_own_full_queue(view, &subjects, draft.replicas, &draft.spec)?;
+            }
             let whose = (subjects.project, subjects.user);
             let (seen, wanted) = (budgets::seen(&caller), (&draft.spec, draft.replicas));
             keep_within_budgets(view, &seen, whose, wanted, now)?;
             let budgets = budgets::checks(view, &caller, whose, wanted, None, now)?;
-            let mut explained = placement::explain_draft(
-                world,
+            let mut explained = snapshot.explain_draft(
                 &placement::RequestDraft {
                     kind: draft.spec.kind,
                     environment: draft.spec.environment,

@@ -255,26 +255,14 @@ fn has_words(snapshot: &Snapshot, session: &Session, words: &str) -> bool {
 }
 
 /// A number that changes whenever an answer of the scheduler may have changed: what waits, what is given, and what
-/// nodes take. Tells nothing else. Costs a visit of each live session.
+/// nodes take. Tells nothing else. Costs a visit of each live session once for each snapshot.
 pub async fn queue_mark(server: &Server, caller: &Caller) -> Result<u64, Failure> {
     allowed(caller, Permission::SessionsRead)?;
     let now = server.clock().now();
-    let world = &server.snapshot().await?.world;
+    let snapshot = server.snapshot().await?;
+    let world = &snapshot.world;
     let mut mark = DefaultHasher::new();
-    for session in &world.sessions {
-        let waits = session.state() == SessionState::Pending;
-        let wanted = &session.spec.demand;
-        let demand = (wanted.cpu, wanted.memory, wanted.gpu, wanted.gpu_memory);
-        let limit = (session.spec.limit(), &session.held_by, session.started_at());
-        let limit = (limit, session.is_preempted());
-        (session.id, waits, demand, limit).hash(&mut mark);
-        for container in session.live_containers() {
-            container.node.hash(&mut mark);
-            for part in container.holds().iter() {
-                (part.index, part.share, part.memory, part.part).hash(&mut mark);
-            }
-        }
-    }
+    snapshot.sessions_mark().hash(&mut mark);
     for node in &world.nodes {
         let group = world.groups.of_node(node.id);
         let takes = (
