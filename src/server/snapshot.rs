@@ -20,6 +20,7 @@ use rules::world::ClusterSnapshot;
 
 use crate::Failure;
 use crate::catalog::events::EventRow;
+use crate::catalog::journal::FoundEvents;
 use crate::catalog::listing::SessionFilter;
 use crate::catalog::nodes::DeviceRow;
 use crate::catalog::session_table::{TableCount, TableOrder};
@@ -41,8 +42,8 @@ const MAX_DRAFTS_KEPT: usize = 64;
 /// Readers whose newest events and counts are kept. Higher: more memory, some 4 KiB for each. Lower: pages of more users
 /// search the journal.
 const MAX_READERS_KEPT: usize = 256;
-/// Pages of the table of sessions that are kept of one revision. Higher: more memory, some 12 KiB for the longest page.
-/// Lower: more of those who look at different pages have them read and counted again.
+/// Pages of the table of sessions that are kept of one revision, and as many of the journal. Higher: more memory, some 12 KiB
+/// for the longest page. Lower: more of those who look at different pages have them read and counted again.
 const MAX_PAGES_KEPT: usize = 64;
 /// Events of the journal that are looked through for what is new to a reader. Beyond, the newest are read again.
 const MAX_EVENTS_BEHIND: u64 = 1_000;
@@ -490,14 +491,40 @@ pub(crate) struct Snapshots {
     /// The newest events each reader may see, of one topic or of all, newest first, and up to which sequence they were
     /// looked for.
     recent: Mutex<BTreeMap<(Reach, Option<&'static str>), NewestEvents>>,
-    tables: Mutex<KeptPages>,
+    tables: Mutex<KeptPages<TableRows>>,
+    journal: Mutex<KeptPages<FoundEvents>>,
 }
 
-/// Pages of the table of sessions as of one revision, by what was asked for.
+/// Pages of a list as of one revision, by what was asked for.
 #[derive(Default)]
-struct KeptPages {
+struct KeptPages<T> {
     revision: u64,
-    pages: BTreeMap<String, TableRows>,
+    pages: BTreeMap<String, T>,
+}
+
+impl<T: Clone> KeptPages<T> {
+    /// The page that was read for the same since the last change of a row. A newer revision forgets all.
+    fn known(&mut self, revision: u64, asked: &str) -> Option<T> {
+        if self.revision < revision {
+            self.revision = revision;
+            self.pages.clear();
+        }
+        // A read that began earlier sees an older revision.
+        match self.revision == revision {
+            true => self.pages.get(asked).cloned(),
+            false => None,
+        }
+    }
+
+    fn keep(&mut self, revision: u64, asked: String, page: &T) {
+        if self.revision != revision {
+            return;
+        }
+        if self.pages.len() >= MAX_PAGES_KEPT {
+            self.pages.clear();
+        }
+        self.pages.insert(asked, page.clone());
+    }
 }
 
 /// The first session of each row of a page with how many it stands for, and how many rows there are.
@@ -549,28 +576,31 @@ impl Snapshots {
     ) -> Result<TableRows, Failure> {
         let revision = view.revision()?;
         let asked = format!("{reach:?} {filter:?} {order:?}");
-        {
-            let mut tables = locked(&self.tables);
-            if tables.revision < revision {
-                *tables = KeptPages {
-                    revision,
-                    pages: BTreeMap::new(),
-                };
-            }
-            if tables.revision == revision
-                && let Some(known) = tables.pages.get(&asked)
-            {
-                return Ok(known.clone());
-            }
+        let known = locked(&self.tables).known(revision, &asked);
+        if let Some(known) = known {
+            return Ok(known);
         }
         let read = view.table_page(reach, filter, order)?;
-        let mut tables = locked(&self.tables);
-        if tables.revision == revision {
-            if tables.pages.len() >= MAX_PAGES_KEPT {
-                tables.pages.clear();
-            }
-            tables.pages.insert(asked, read.clone());
+        locked(&self.tables).keep(revision, asked, &read);
+        Ok(read)
+    }
+
+    /// One page of a search of the journal, as `search` reads it. Who asks for the same while no row changes is given the
+    /// same: a word has the names of all sessions and a long part of the journal looked through, which costs milliseconds.
+    /// `asked` tells the reader and everything that they ask for.
+    pub(crate) fn journal_page(
+        &self,
+        view: &ReadTransaction<'_>,
+        asked: String,
+        search: impl FnOnce() -> Result<FoundEvents, Failure>,
+    ) -> Result<FoundEvents, Failure> {
+        let revision = view.revision()?;
+        let known = locked(&self.journal).known(revision, &asked);
+        if let Some(known) = known {
+            return Ok(known);
         }
+        let read = search()?;
+        locked(&self.journal).keep(revision, asked, &read);
         Ok(read)
     }
 
@@ -883,6 +913,35 @@ mod tests {
         assert_eq!(kept(), 1, "those of an older revision are forgotten");
         for page in 0..MAX_PAGES_KEPT as u64 + 2 {
             ask(page * 50);
+            assert!(kept() <= MAX_PAGES_KEPT);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_equal_search_of_the_journal_is_made_once_until_a_row_changes_and_so_many_are_kept()
+    {
+        let server = Server::for_tests();
+        note(&server, None, "one");
+        let searched = std::cell::Cell::new(0);
+        let ask = |asked: String| {
+            let read = server.catalog().read_now("search", |view| {
+                server.snapshots().journal_page(view, asked, || {
+                    searched.set(searched.get() + 1);
+                    Ok(FoundEvents {
+                        count: searched.get(),
+                        ..FoundEvents::default()
+                    })
+                })
+            });
+            read.unwrap().count
+        };
+        let kept = || locked(&server.snapshots().journal).pages.len();
+        assert_eq!((ask("a".into()), ask("a".into()), kept()), (1, 1, 1));
+        assert_eq!((ask("b".into()), ask("a".into()), kept()), (2, 1, 2));
+        note(&server, None, "two");
+        assert_eq!((ask("a".into()), kept()), (3, 1), "it may find more now");
+        for word in 0..MAX_PAGES_KEPT + 2 {
+            ask(word.to_string());
             assert!(kept() <= MAX_PAGES_KEPT);
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use api::events::{EventSearchPage, EventSearchQuery, EventView};
 use rules::names::{ImageId, SessionId, UserId};
-use rules::permissions::{Permission, heard};
+use rules::permissions::{Permission, Reach, heard};
 use rules::refusals;
 use rules::session::{TextField, plain, text};
 use rules::tenancy::ProjectId;
@@ -17,7 +17,7 @@ use super::sessions::view::event as event_view;
 use super::{allowed, cursor};
 use crate::access::Caller;
 use crate::catalog::ReadTransaction;
-use crate::catalog::journal::{EventFilter, JournalPart};
+use crate::catalog::journal::{EventFilter, FoundEvents, JournalPart};
 use crate::{Failure, Server};
 
 /// Events on one page, and in one download.
@@ -211,48 +211,26 @@ async fn found(
     span: u64,
 ) -> Result<EventPage, Failure> {
     allowed(caller, Permission::SessionsRead)?;
-    let subject = caller.subject.clone();
+    let (subject, own) = (caller.subject.clone(), server.clone());
     server
         .catalog()
         .read("search the journal", move |view| {
             let heard = heard(&subject);
-            let object = query.object.trim();
-            let objects = match object {
-                "" => None,
-                object => {
-                    let called = view.sessions_called(&heard, object)?;
-                    let ids = called.iter().map(|session| session.id.to_string());
-                    Some(ids.chain([object.to_owned()]).collect())
-                }
-            };
-            let mut words = Vec::new();
-            for word in query.words.iter().take(MAX_WORDS) {
-                let word = word.to_lowercase();
-                let named = view.sessions_named(&heard, &word, MAX_NAMED)?;
-                let ids = named.iter().map(ToString::to_string).collect();
-                words.push((word, ids));
-            }
-            let user = query.user.trim().to_owned();
-            let accounts = match user.as_str() {
-                "" => Vec::new(),
-                user => view.accounts_named(user)?,
-            };
-            let filter = EventFilter {
-                kind: query.kind.trim().to_owned(),
-                objects,
-                user,
-                accounts,
-                since: query.since,
-                until: query.until,
-                words,
-            };
             let part = JournalPart {
                 before: query.before,
                 span,
                 offset: query.offset,
                 limit: most,
             };
-            let found = view.search_events(&heard, &filter, &part)?;
+            let search = || searched(view, &heard, &query, &part);
+            // Longer ones, of programs and downloads, would take too much memory.
+            let found = match most <= PAGE {
+                true => {
+                    let asked = format!("{heard:?} {query:?} {part:?}");
+                    own.snapshots().journal_page(view, asked, search)?
+                }
+                false => search()?,
+            };
             let items: Vec<EventView> = found.events.into_iter().map(event_view).collect();
             Ok(EventPage {
                 names: names(view, &items)?,
@@ -262,6 +240,46 @@ async fn found(
             })
         })
         .await
+}
+
+/// A part of the journal as a reader hears it. Costs a visit of the names of all sessions for each word, and of each event
+/// of the part.
+fn searched(
+    view: &ReadTransaction<'_>,
+    heard: &Reach,
+    query: &JournalQuery,
+    part: &JournalPart,
+) -> Result<FoundEvents, Failure> {
+    let objects = match query.object.trim() {
+        "" => None,
+        object => {
+            let called = view.sessions_called(heard, object)?;
+            let ids = called.iter().map(|session| session.id.to_string());
+            Some(ids.chain([object.to_owned()]).collect())
+        }
+    };
+    let mut words = Vec::new();
+    for word in query.words.iter().take(MAX_WORDS) {
+        let word = word.to_lowercase();
+        let named = view.sessions_named(heard, &word, MAX_NAMED)?;
+        let ids = named.iter().map(ToString::to_string).collect();
+        words.push((word, ids));
+    }
+    let user = query.user.trim().to_owned();
+    let accounts = match user.as_str() {
+        "" => Vec::new(),
+        user => view.accounts_named(user)?,
+    };
+    let filter = EventFilter {
+        kind: query.kind.trim().to_owned(),
+        objects,
+        user,
+        accounts,
+        since: query.since,
+        until: query.until,
+        words,
+    };
+    view.search_events(heard, &filter, part)
 }
 
 pub(super) fn names(
