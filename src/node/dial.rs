@@ -34,7 +34,7 @@ pub(crate) mod openings;
 /// waits for every screen.
 const QUEUE: usize = 64;
 
-/// Messages of output between a stream and a door, of at most 64 KiB each, mostly 16. More: what a slow reader sees is
+/// Messages of output between a stream and a door, of at most 64 KiB each, mostly 4. More: what a slow reader sees is
 /// older, above all after Ctrl-C. Fewer: a fast writer waits for every one.
 const MAX_OUTPUT_WAITING: usize = 2;
 

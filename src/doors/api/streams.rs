@@ -54,7 +54,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const DISMISSAL: Duration = Duration::from_secs(1);
 /// Output on its way to a client that tells how much it has drawn. More: what is drawn after Ctrl-C is older. Less: the
 /// round trip to a far client is felt as slow output.
-const MAX_UNDRAWN_BYTES: u64 = 32 << 10;
+const MAX_UNDRAWN_BYTES: u64 = 16 << 10;
 /// Largest message a client may send: a paste.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 /// Longest command line or environment of one exec, all together.

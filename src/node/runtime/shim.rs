@@ -67,7 +67,7 @@ const WAITING_OUTPUT: usize = 1024 * 1024;
 
 /// Output of a terminal that is on its way to one client; what follows stays in the scrollback, and what leaves the
 /// scrollback is skipped. More: what a client sees is older, above all after Ctrl-C. Less: more turns of the loop.
-const MAX_TERMINAL_AHEAD: usize = 16 * 1024;
+const MAX_TERMINAL_AHEAD: usize = 8 * 1024;
 
 /// How long a client of a terminal may take nothing while output waits for it. Longer: a client that hangs keeps one
 /// of the places. Shorter: a page on a machine that sleeps for a moment must come back.

@@ -32,8 +32,8 @@ const control = (words) => message(2, encode.encode(JSON.stringify(words)));
 
 // The control sequence by which the session says how many bytes were skipped.
 const SKIPPED = 7300;
-// After so many drawn bytes the server is told; it keeps at most 32 KiB on the way.
-const TELL = 8 << 10;
+// After so many drawn bytes the server is told; it keeps at most 16 KiB on the way.
+const TELL = 4 << 10;
 // Closed because the caller may go on no longer.
 const DISMISSED = 1008;
 const MOST_TERMINALS = 8;
