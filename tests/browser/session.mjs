@@ -237,6 +237,14 @@ test("a log is searched, and what was searched for is marked in its lines", asyn
   await page.locator("#log", { hasText: "Needle and needle" }).waitFor();
   assert.doesNotMatch(await page.locator("#log").innerText(), /hay/);
   await until(() => "three marks", async () => (await marks()) === 3);
+  // Long lines are left whole on request, and the search stays.
+  const wraps = () => page.locator("#log").evaluate((log) => getComputedStyle(log).whiteSpace);
+  assert.match(await wraps(), /pre-wrap|break-spaces/);
+  await Promise.all([page.waitForURL(/q=needle&wrap=off$/), page.getByRole("link", { name: "Keep lines whole" }).click()]);
+  assert.equal(await wraps(), "pre");
+  await until(() => "three marks again", async () => (await marks()) === 3);
+  await Promise.all([page.waitForURL(/q=needle$/), page.getByRole("link", { name: "Wrap lines" }).click()]);
+  assert.match(await wraps(), /pre-wrap|break-spaces/);
   assert.deepEqual(await violations(page), []);
 });
 

@@ -41,7 +41,7 @@ use facts::{
     watched,
 };
 use figures::strips;
-use log::{filtered, last_lines, read_log};
+use log::{filtered, last_lines, log_address, read_log};
 
 pub use facts::{Fraction, Verbs};
 pub use figures::Strip;
@@ -112,6 +112,9 @@ pub struct SessionDetailPage {
     pub log_query: String,
     pub log_note: String,
     pub log_text: String,
+    /// Whether its long lines are wrapped, and the address of the same with the other answer.
+    pub log_wraps: bool,
+    pub log_other: String,
     /// The charts of the metrics, and links to other spans of them.
     pub view: HistoryView,
     pub spans: Vec<(String, &'static str, bool)>,
@@ -145,6 +148,14 @@ pub struct SessionQuery {
     tab: String,
     /// Of metrics: `15m`, `1h` or `all`.
     range: String,
+    /// Of a log: `off` leaves its long lines whole.
+    wrap: String,
+}
+
+impl SessionQuery {
+    fn wraps(&self) -> bool {
+        self.wrap != "off"
+    }
 }
 
 /// `GET /sessions/{id}`: the part that says most about it now.
@@ -241,8 +252,7 @@ async fn tab(
     tab: Option<SessionTab>,
     look: &SessionQuery,
 ) -> Response {
-    let span = MetricsSpan::asked(&look.range);
-    match read_one(console, visit, caller, id, tab, &look.q, span).await {
+    match read_one(console, visit, caller, id, tab, look).await {
         Ok(page) => responses::page(console, visit, StatusCode::OK, &page),
         Err(failure) => failed(console, visit, caller, &failure),
     }
@@ -267,8 +277,7 @@ pub async fn show_live(
             look.clone(),
         );
         async move {
-            let span = MetricsSpan::asked(&look.range);
-            let page = read_one(&console, &visit, &caller, &id, tab, &look.q, span)
+            let page = read_one(&console, &visit, &caller, &id, tab, &look)
                 .await
                 .ok()?;
             let fragments = vec![
@@ -334,10 +343,10 @@ async fn read_one(
     caller: &Caller,
     id: &str,
     tab: Option<SessionTab>,
-    q: &str,
-    span: MetricsSpan,
+    look: &SessionQuery,
 ) -> Result<SessionDetailPage, Failure> {
     let t = visit.text;
+    let (q, span) = (look.q.as_str(), MetricsSpan::asked(&look.range));
     let clock = &visit.clock;
     let server = &console.server;
     let now = server.clock().now();
@@ -396,9 +405,13 @@ async fn read_one(
                 + counts.pending,
             waiting: counts.pending,
             // A search in the log is a still picture; everything else moves.
-            live: q
-                .is_empty()
-                .then(|| format!("/sessions/{id}/live?tab={asked}&range={}", span.word())),
+            live: q.is_empty().then(|| {
+                let wrap = if look.wraps() { "" } else { "&wrap=off" };
+                format!(
+                    "/sessions/{id}/live?tab={asked}&range={}{wrap}",
+                    span.word()
+                )
+            }),
             ..frame.clone()
         },
         alert: watched(t, &session).or_else(|| {
@@ -466,6 +479,8 @@ async fn read_one(
         log_query: q.to_owned(),
         log_note: t.logs_lines(shown_log.lines().count() as u64),
         log_text: shown_log,
+        log_wraps: look.wraps(),
+        log_other: log_address(&id, q, !look.wraps()),
         view: match tab {
             SessionTab::Metrics => session_charts::view(t, clock, &session, &samples, span),
             _ => HistoryView::default(),

@@ -16,11 +16,10 @@ use super::super::authentication::PageCaller;
 use super::super::components::Alert;
 use super::super::form_faults::RefusedForm;
 use super::super::request_context::RequestContext;
-use super::super::session_charts::MetricsSpan;
 use super::super::sessions::failed;
 use super::super::typed::point;
 use super::super::{PagesContext, launch, responses};
-use super::{SessionDetailPage, read_one};
+use super::{SessionDetailPage, SessionQuery, read_one};
 use crate::doors::text::codes;
 
 /// What the small forms of a session's page send; each verb reads its own.
@@ -63,8 +62,7 @@ pub async fn act(
                 &caller,
                 &id,
                 None,
-                "",
-                MetricsSpan::default(),
+                &SessionQuery::default(),
             )
             .await
             {

@@ -2,7 +2,7 @@
 
 use rules::names::ContainerName;
 
-use super::super::PagesContext;
+use super::super::{PagesContext, responses};
 
 /// Bytes of a log that a page shows; the rest is a download away. While lines arrive the page gets all of it
 /// every two seconds.
@@ -110,6 +110,19 @@ pub(super) fn filtered(log: &str, q: &str) -> String {
         .collect()
 }
 
+/// Where what is searched for in a log stands, with long lines wrapped or whole.
+pub(super) fn log_address(id: &str, q: &str, wraps: bool) -> String {
+    let mut asked = Vec::new();
+    if !q.is_empty() {
+        asked.push(format!("q={}", responses::encoded(q)));
+    }
+    if !wraps {
+        asked.push("wrap=off".to_owned());
+    }
+    let mark = if asked.is_empty() { "" } else { "?" };
+    format!("/sessions/{id}/logs{mark}{}", asked.join("&"))
+}
+
 pub(super) fn last_lines(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
@@ -117,6 +130,18 @@ pub(super) fn last_lines(log: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_search_stays_when_lines_are_wrapped_or_left_whole() {
+        for (q, wraps, address) in [
+            ("", true, "/sessions/1/logs"),
+            ("", false, "/sessions/1/logs?wrap=off"),
+            ("a b", true, "/sessions/1/logs?q=a%20b"),
+            ("a&b", false, "/sessions/1/logs?q=a%26b&wrap=off"),
+        ] {
+            assert_eq!(log_address("1", q, wraps), address);
+        }
+    }
 
     #[test]
     fn terminal_output_becomes_text() {

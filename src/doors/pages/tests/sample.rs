@@ -1728,6 +1728,8 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
         }),
         log_query: String::new(),
         log_note: t.logs_lines(3),
+        log_wraps: true,
+        log_other: "/sessions/0199f0a3/logs?wrap=off".into(),
         log_text: "[13:54:39] epoch 4   step 1440/5004   loss 2.7581\n[13:55:07] epoch 4   step 1480/5004   loss 2.7466\n[13:55:12] saved checkpoint-1480 <to> /home/work\n".into(),
         view: charted(t),
         spans: super::super::session_charts::spans(t, "0199f0a3", Default::default()),
