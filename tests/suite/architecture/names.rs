@@ -22,6 +22,8 @@ const REFUSED_IN_CONSTANTS: [(&str, &str); 9] = [
     ("within", "_TIMEOUT"),
     ("every", "_INTERVAL"),
 ];
+/// Terms of the glossary. Higher: it is not read whole any more. Lower: words that mean something else elsewhere are left out.
+const MAX_TERMS: usize = 80;
 /// Words that no identifier has any more, each with what to write; src/GLOSSARY.md says what that means.
 const REFUSED: [(&str, &str); 9] = [
     ("nursery", "fork_server"),
@@ -224,6 +226,24 @@ fn no_more_types_share_a_name_than_the_budget_allows() {
         "{share} % of type names are shared, {BUDGET} is {most}:\n{}",
         names.join("\n")
     );
+}
+
+/// The terms of each row of the glossary: of its table, what stands in the first column.
+fn terms(glossary: &str) -> Vec<&str> {
+    let rows = glossary.lines().filter(|line| line.starts_with("| "));
+    let first = rows.filter_map(|row| row.split('|').nth(1));
+    first.map(str::trim).skip(1).collect()
+}
+
+#[test]
+fn the_glossary_has_eighty_terms_at_most_and_each_once() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let glossary = fs::read_to_string(root.join("src/GLOSSARY.md")).expect("the glossary");
+    let terms = terms(&glossary);
+    assert!(terms.len() > 50, "{} terms were read only", terms.len());
+    assert!(terms.len() <= MAX_TERMS, "{} terms", terms.len());
+    let once: BTreeSet<&str> = terms.iter().copied().collect();
+    assert_eq!(once.len(), terms.len(), "{terms:?}");
 }
 
 #[test]
