@@ -130,6 +130,30 @@ mod tests {
             let refusal = found.refusal().expect("it is not led");
             assert_eq!(refusal.code, QUARANTINED);
             assert!(refusal.hint.contains("fardel state accept"), "{refusal}");
+            assert!(refusal.hint.contains("are then ended"), "{refusal}");
+        }
+    }
+
+    /// A damaged catalog is mended while sessions go on: no line that is said of it, in whichever language, leads to a
+    /// command that ends some.
+    #[test]
+    fn nothing_that_is_said_of_a_damaged_catalog_leads_to_what_ends_sessions() {
+        const ENDS: [&str; 7] = [
+            "state accept",
+            "session stop",
+            "session delete",
+            "kill",
+            "drain",
+            "--force",
+            "rm ",
+        ];
+        let entries = include_str!("messages.toml").split("\n[");
+        let damaged: Vec<&str> = entries
+            .filter(|entry| entry.contains("code = \"state.damaged\""))
+            .collect();
+        assert_eq!(damaged.len(), 2, "{damaged:?}");
+        for line in damaged.iter().flat_map(|entry| entry.lines()) {
+            assert!(!ENDS.iter().any(|words| line.contains(words)), "{line}");
         }
     }
 }

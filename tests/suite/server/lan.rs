@@ -425,6 +425,105 @@ fn no_port_of_a_server_answers_anything_without_credentials() {
     }
 }
 
+/// Proves too: `a_stranger_shuts_nobody_out`
+#[test]
+fn the_local_way_answers_at_once_while_wrong_passwords_lock_a_name_on_the_network() {
+    let house = House::open();
+    if lacks("curl") {
+        skips::skip(
+            "the_local_way_answers_at_once_while_wrong_passwords_lock_a_name_on_the_network",
+            "curl is not here",
+        );
+        return;
+    }
+    house.user();
+    let guess = "curl -s -D - -o /dev/null --cacert $CA -H \"Origin: $AT\" -H 'content-type: application/json' \
+                 -d '{\"name\": \"mina\", \"password\": \"wrong-password-1\"}' $AT/api/v1/sign-in";
+    let began = Instant::now();
+    let wait = loop {
+        assert!(began.elapsed() < TIMEOUT, "guesses do not wait");
+        let told = house.sh(guess).to_lowercase();
+        let after = told
+            .lines()
+            .find_map(|line| line.strip_prefix("retry-after:"));
+        let Some(after) = after else {
+            assert!(told.contains(" 401"), "{told}");
+            continue;
+        };
+        let seconds: u64 = after.trim().parse().expect("a number of seconds");
+        // Long enough to tell a call that waits from one that is slow.
+        if seconds >= 4 {
+            break Duration::from_secs(seconds);
+        }
+        std::thread::sleep(Duration::from_secs(seconds));
+    };
+    let began = Instant::now();
+    let (code, said) = house.local(&["api", "GET", "/users"]);
+    let took = began.elapsed();
+    assert!(code == 0 && said.contains("mina"), "{code}: {said}");
+    assert!(took < wait, "root waited for {took:?} of {wait:?}");
+    let still = house.sh(guess);
+    assert!(still.contains(" 429"), "the name waits no more: {still}");
+}
+
+#[test]
+fn figures_need_a_token_on_the_machine_itself_too() {
+    let house = House::open();
+    if lacks("curl") {
+        skips::skip(
+            "figures_need_a_token_on_the_machine_itself_too",
+            "curl is not here",
+        );
+        return;
+    }
+    let asked = |more: &str| {
+        let status = "curl -s -o /dev/null -w '%{http_code}' --cacert $CA";
+        let said = house.sh(&format!("{status} {more} $AT/metrics"));
+        said.trim().to_owned()
+    };
+    assert_eq!(asked(""), "401");
+    assert_eq!(asked("-H 'X-Forwarded-For: 127.0.0.1'"), "401");
+    let token = house.token();
+    assert_eq!(asked(&format!("-H 'Authorization: Bearer {token}'")), "200");
+}
+
+#[test]
+fn over_a_real_connection_with_tls_a_planted_cookie_counts_nowhere() {
+    let house = House::open();
+    if lacks("curl") {
+        skips::skip(
+            "over_a_real_connection_with_tls_a_planted_cookie_counts_nowhere",
+            "curl is not here",
+        );
+        return;
+    }
+    house.user();
+    let form = "-H 'sec-fetch-site: same-origin' -H \"Origin: $AT\" -d name=mina";
+    let signed_in = house.sh(&format!(
+        "curl -sSi --cacert $CA {form} -d password={PASSWORD} $AT/login"
+    ));
+    let set = |name: &str| {
+        let mut lines = signed_in.lines();
+        lines.find_map(|line| line.strip_prefix(&format!("set-cookie: {name}=")))
+    };
+    assert_eq!(set("fardel"), None, "{signed_in}");
+    let own = set("__Host-Http-fardel").and_then(|rest| rest.split(';').next());
+    let own = own.unwrap_or_else(|| panic!("no cookie: {signed_in}"));
+    for (sent, status) in [
+        (format!("__Host-Http-fardel={own}"), "200"),
+        (format!("fardel=planted; __Host-Http-fardel={own}"), "200"),
+        (format!("__Host-Http-fardel={own}; fardel=planted"), "200"),
+        // What another program of the same host can set as well.
+        (format!("fardel={own}"), "401"),
+        (format!("__Host-fardel={own}"), "401"),
+    ] {
+        let asked = format!(
+            "curl -s -o /dev/null -w '%{{http_code}}' --cacert $CA -H 'Cookie: {sent}' $AT/api/v1/me"
+        );
+        assert_eq!(house.sh(&asked).trim(), status, "{sent}");
+    }
+}
+
 /// The TCP ports on which a process listens, as the kernel's tables say.
 fn listening(pid: u32) -> BTreeSet<u16> {
     let own: BTreeSet<String> = fs::read_dir(format!("/proc/{pid}/fd"))

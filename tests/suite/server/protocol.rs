@@ -679,6 +679,18 @@ async fn the_probes_say_what_monitors_need() {
         401,
         "figures are not for everybody"
     );
+    // A proxy on the machine is a neighbour for all who come through it.
+    let loopback: [std::net::IpAddr; 2] = [
+        std::net::Ipv4Addr::LOCALHOST.into(),
+        std::net::Ipv6Addr::LOCALHOST.into(),
+    ];
+    for address in loopback {
+        let request = TheBox::request(&As::Nobody, "GET", "/metrics")
+            .extension(fardel::doors::peer::Peer::Tcp((address, 4000).into()))
+            .body(axum::body::Body::empty())
+            .expect("a request");
+        assert_eq!(the_box.send(request).await.status, 401, "{address}");
+    }
     let figures = the_box.get(&As::Root, "/metrics").await;
     let text = String::from_utf8(figures.bytes.clone()).expect("text");
     assert!(
