@@ -687,7 +687,7 @@ async fn the_probes_say_what_monitors_need() {
     for address in loopback {
         let request = TheBox::request(&As::Nobody, "GET", "/metrics")
             .extension(fardel::doors::peer::Peer::Tcp((address, 4000).into()))
-            .body(axum::body::Body::empty())
+            .body(Body::empty())
             .expect("a request");
         assert_eq!(the_box.send(request).await.status, 401, "{address}");
     }
