@@ -28,7 +28,7 @@ pub struct Gpus {
     pub others: Vec<Others>,
     #[schema(value_type = SharePolicyShape)]
     pub policy: SharePolicy,
-    /// About what a program's context takes of its slice, bytes; not yet measured on hardware.
+    /// About what a program's context takes of its slice, bytes.
     #[schema(value_type = u64)]
     pub context_overhead: Bytes,
     /// At least one of them does not exist.

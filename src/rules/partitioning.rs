@@ -1,6 +1,6 @@
 //! Partitions a device into hardware partitions: which profiles its maker gives it, whether a wish fits, what it
 //! comes to, and whom it ends. Pure; cuts nothing. The geometry is the maker's published one (eight slices of
-//! memory and seven of compute, or four of both; fixed places for each size) and is not yet measured on hardware.
+//! memory and seven of compute, or four of both; fixed places for each size) and is not yet run on hardware.
 
 use std::collections::BTreeMap;
 

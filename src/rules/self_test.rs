@@ -50,6 +50,8 @@ pub const WAYS: [(&str, &[(&str, &str)]); 10] = [
 
 /// A limit is exact when no block of the driver is missing.
 const BLOCK: u64 = DRIVER_BLOCK.0;
+/// The driver's pools grow by blocks of this size (H200, driver 580.159): less than one block stays over.
+const POOL_BLOCK: u64 = 32 << 20;
 /// The driver's own word for memory that ran out.
 const OUT_OF_MEMORY: u64 = 2;
 /// What a launch may cost more with our library than without it.
@@ -197,10 +199,14 @@ pub fn memory(path: &str, processes: u32, slice: Bytes, said: &str) -> TestFindi
     let [total, before, taken, code, full, after] = all[..] else {
         return silent("memory", &subject, said);
     };
+    let block = match path {
+        "default-pool" | "own-pool" => POOL_BLOCK,
+        _ => BLOCK,
+    };
     let held = total <= slice.0
         && before <= total
         && taken <= before
-        && full < BLOCK
+        && full < block
         && code == OUT_OF_MEMORY
         && before.saturating_sub(after) < BLOCK
         && taken > 0;
@@ -260,17 +266,15 @@ pub fn fence(own: usize, said: &str) -> Vec<TestFinding> {
     vec![control, cards]
 }
 
-/// `launch NANOSECONDS`, several times without our library and with it, in turns.
+/// `launch NANOSECONDS`, several times without our library and with it, in turns. The least of each is compared:
+/// on one machine the same launches took from 3.8 to 5.2 µs, and noise only adds.
 pub fn launch(bare: &[String], hooked: &[String]) -> TestFinding {
-    let median = |all: &[String]| {
-        let mut all: Vec<u64> = all
-            .iter()
+    let least = |all: &[String]| {
+        all.iter()
             .filter_map(|said| numbers(said, "launch", 1)?.first().copied())
-            .collect();
-        all.sort_unstable();
-        all.get(all.len() / 2).copied()
+            .min()
     };
-    let (Some(bare_each), Some(hooked_each)) = (median(bare), median(hooked)) else {
+    let (Some(bare_each), Some(hooked_each)) = (least(bare), least(hooked)) else {
         let why = bare.iter().chain(hooked).last();
         return silent("launch", "", why.map_or("", String::as_str));
     };
@@ -454,6 +458,12 @@ mod tests {
         ] {
             assert!(!of(wrong.clone()), "{wrong}");
         }
+        // Of a pool, less than one of its own blocks stays over.
+        let pool = |left: u64| {
+            let said = format!("memory {all} {all} {} 2 {left} {all}", all - left);
+            held(&memory("own-pool", 1, SLICE, &said))
+        };
+        assert!(pool(31 * MIB) && !pool(32 * MIB));
     }
 
     #[test]
@@ -479,11 +489,11 @@ mod tests {
     }
 
     #[test]
-    fn a_launch_may_cost_a_little_more_in_the_median() {
+    fn a_launch_may_cost_a_little_more_at_best() {
         let said =
             |all: &[u64]| -> Vec<String> { all.iter().map(|n| format!("launch {n}")).collect() };
-        let bare = said(&[2000, 2100, 90_000]);
-        assert!(held(&launch(&bare, &said(&[2150, 2250, 2200]))));
+        let bare = said(&[2100, 3100, 90_000]);
+        assert!(held(&launch(&bare, &said(&[2250, 9250, 2900]))));
         assert!(!held(&launch(&bare, &said(&[2300, 2251, 2260]))));
         assert!(!held(&launch(&bare, &[])));
     }

@@ -943,7 +943,7 @@ fn rules(t: Text, all: &Gpus) -> Vec<(String, String)> {
         format!(
             "{} · {}",
             components::size(all.context_overhead.0),
-            t.gpu_not_measured()
+            t.gpu_context_measured()
         ),
     ));
     rows
@@ -987,7 +987,10 @@ fn facts(t: Text, gpu: &Gpu, context: Bytes) -> Vec<(String, String)> {
             t.gpu_least_why(share(least), components::size(context.0)),
         ));
     }
-    rows.push((t.gpu_limits().to_owned(), t.gpu_not_measured().to_owned()));
+    rows.push((
+        t.gpu_limits().to_owned(),
+        t.gpu_limits_measured().to_owned(),
+    ));
     if !gpu.simulated {
         let hold = match gpu.hold {
             Hold::Nobody => t.gpu_hold_nobody(),

@@ -172,10 +172,12 @@ impl TestWorker {
                 call!(library, cuArrayCreate_v2(&mut out, &request): &mut u64, &TestArrayDescriptor)
             }
             "array-3d" | "mipmapped" => {
+                // No edge is longer than the 16,384 elements that cards take.
+                let height = (size / row).min(8192);
                 let request = TestArray3dDescriptor {
                     width: row,
-                    height: size / row,
-                    depth: 1,
+                    height,
+                    depth: size / row / height,
                     format: 1,
                     channels: 1,
                     flags: 0,
@@ -204,10 +206,18 @@ impl TestWorker {
         }
     }
 
+    /// The largest piece that this path takes: a flat array has 65,536 rows at most.
+    fn largest(&self) -> u64 {
+        match self.path.as_str() {
+            "array" => 8192 * 65_536,
+            _ => u64::MAX,
+        }
+    }
+
     /// Takes pieces until even the smallest is refused; bytes taken now.
     fn fill(&mut self, piece: u64) -> u64 {
         let mut taken = 0;
-        let mut size = piece;
+        let mut size = piece.min(self.largest());
         while size >= self.grain() {
             match self.ask(size) {
                 Ok(made) => {
@@ -275,7 +285,7 @@ impl TestWorker {
                 "fill" => self.fill(piece).to_string(),
                 // One piece for certain, before the race for the rest.
                 "start" => {
-                    let share = piece / 4;
+                    let share = (piece / 4).min(self.largest());
                     let made = self.ask(share).expect("the first pieces fit");
                     self.held.push_back((made, share));
                     share.to_string()

@@ -6,7 +6,7 @@
 //! works a little, and writes down how often it looked and how often something was wrong.
 //! `test status` reads that. `test measure PATH PROCESSES` fills the slice on one path. `test fence` tries
 //! what must not open. `test card` says which one it has. `test launch COUNT` times launches one by one. `test spin SECONDS` computes without
-//! a pause. `test ways …`, `test launcher …` and `test conformance …` are the programs of those names.
+//! a pause; `together` behind it says `ready` first and waits for a line. `test ways …`, `test launcher …` and `test conformance …` are the programs of those names.
 
 mod conformance;
 mod launcher;
@@ -83,7 +83,8 @@ fn main() -> ExitCode {
         ["fence"] => fence(),
         ["card"] => card(),
         ["launch", count] => one_by_one(count.parse().expect("a number")),
-        ["spin", seconds] => spin(seconds.parse().expect("a number")),
+        ["spin", seconds] => spin(seconds.parse().expect("a number"), false),
+        ["spin", seconds, "together"] => spin(seconds.parse().expect("a number"), true),
         [program @ ("conformance" | "launcher" | "ways"), ..] => {
             let mut command = Command::new("/proc/self/exe");
             if words.get(1) == Some(&"emptied") {
@@ -271,10 +272,18 @@ fn one_by_one(count: usize) -> ExitCode {
 }
 
 /// Says `window FROM UNTIL COUNT` for each tenth of a second, in milliseconds of the calendar's clock: how
-/// many kernels of one kind were done in it.
-fn spin(seconds: u64) -> ExitCode {
+/// many kernels of one kind were done in it. With `together` it begins when a line is read: contexts of several
+/// processes are ready seconds apart.
+fn spin(seconds: u64, together: bool) -> ExitCode {
     let library = driver();
     let work = kernel(library, "spin100");
+    if together {
+        println!("ready");
+        let mut line = String::new();
+        std::io::stdin()
+            .read_line(&mut line)
+            .expect("a word to begin");
+    }
     let now = || {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         since.expect("the clock shows this century").as_millis()

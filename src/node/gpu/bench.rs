@@ -8,10 +8,10 @@ pub mod targets;
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -300,25 +300,42 @@ impl CardBench {
         let all: Vec<&BenchTenant> = tenants.iter().collect();
         let _turns = mode.map(|mode| seated(mode, &all)).transpose()?;
         let duration = seconds.to_string();
-        let words = ["spin", duration.as_str()];
-        let mut children: Vec<Child> = Vec::new();
+        let words = ["spin", duration.as_str(), "together"];
+        let mut children: Vec<(Child, BufReader<ChildStdout>)> = Vec::new();
         for tenant in &tenants {
             let mut command = match mode {
                 Some(_) => self.with(tenant, &words),
                 None => self.native(&words),
             };
-            children.push(command.stdout(Stdio::piped()).spawn()?);
+            let mut child = command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()?;
+            let said = child.stdout.take().map(BufReader::new);
+            children.push((child, said.ok_or_else(|| unexpected("nothing"))?));
+        }
+        // All begin at once: contexts are ready seconds apart.
+        for (_, said) in &mut children {
+            let mut line = String::new();
+            said.read_line(&mut line)?;
+            if line.trim() != "ready" {
+                return Err(unexpected(&line));
+            }
+        }
+        for (child, _) in &mut children {
+            if let Some(mut input) = child.stdin.take() {
+                input.write_all(b"\n")?;
+            }
         }
         let mut windows = Vec::new();
-        for child in children {
-            let output = child.wait_with_output()?;
-            if !output.status.success() {
-                return Err(io::Error::other(format!(
-                    "a tenant ended with {}",
-                    output.status
-                )));
+        for (mut child, mut said) in children {
+            let mut text = String::new();
+            said.read_to_string(&mut text)?;
+            let status = child.wait()?;
+            if !status.success() {
+                return Err(io::Error::other(format!("a tenant ended with {status}")));
             }
-            windows.push(read_windows(&String::from_utf8_lossy(&output.stdout)));
+            windows.push(read_windows(&text));
         }
         let from = windows
             .iter()

@@ -10,12 +10,18 @@ use std::path::{Path, PathBuf};
 use super::{DeviceOrder, FileOrder, FileUse};
 
 /// Where distributions and the vendor's own installer put libraries, below the root.
-const LIBRARY_FOLDERS: [&str; 4] = [
+const LIBRARY_FOLDERS: [&str; 6] = [
     "usr/lib/x86_64-linux-gnu",
     "usr/lib64",
     "usr/lib/x86_64-linux-gnu/nvidia/current",
     "usr/lib",
+    // Virtual machines that get the driver as a folder.
+    "usr/local/nvidia/lib64",
+    "usr/local/nvidia/lib",
 ];
+/// Where its programs are. A machine with such a folder may have a script in `usr/bin` that starts the program in
+/// the folder, which sessions do not see.
+const PROGRAM_FOLDERS: [&str; 2] = ["usr/local/nvidia/bin", "usr/bin"];
 /// Where programs inside look for them, by distribution of the image.
 const SHOWN_IN: [&str; 2] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"];
 
@@ -128,8 +134,10 @@ impl Driver {
             libraries,
             programs: PROGRAMS
                 .iter()
-                .map(|name| root.join("usr/bin").join(name))
-                .filter(|path| path.is_file())
+                .filter_map(|name| {
+                    let mut places = PROGRAM_FOLDERS.iter().map(|at| root.join(at).join(name));
+                    places.find(|path| path.is_file())
+                })
                 .collect(),
             major: ["nvidia", "nvidia-frontend"]
                 .iter()

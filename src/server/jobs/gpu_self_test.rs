@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use api::gpus::Gpu;
 use api::sessions::{LaunchRequest, Resources};
-use base::link::streams::{ExecRequest, Streams, TermOutput};
+use base::link::streams::{ExecRequest, Streams, TermOutput, TermStream};
 use rules::names::{ContainerName, OperationId, SessionId};
 use rules::reasons;
 use rules::refusal::Refusal;
@@ -50,8 +50,8 @@ const STEP: Duration = Duration::from_secs(60);
 /// How long both compute for the comparison of their shares.
 const COMPUTING_SECONDS: u64 = 8;
 /// Launches of one sample, and samples each without our library and with it.
-const LAUNCHES: u32 = 512;
-const SAMPLES: usize = 5;
+const LAUNCHES: u32 = 4096;
+const SAMPLES: usize = 7;
 /// How long a session that took too much is watched for an enforcement action. The watchdog's last one comes
 /// after about fourteen seconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
@@ -386,13 +386,13 @@ impl<'a> Trial<'a> {
         let mut said = String::new();
         let done = self.listen(ground, words, environment, &mut said, |_| false);
         match tokio::time::timeout(STEP, done).await {
-            Ok(()) => {}
+            Ok(_) => {}
             Err(_) => said.push_str("\nno end after a minute\n"),
         }
         said
     }
 
-    /// Runs the program until it ends or `enough` of it was heard.
+    /// Runs the program until it ends or `enough` of it was heard: then it goes on as long as the answer is kept.
     async fn listen(
         &self,
         ground: &TestSession,
@@ -400,7 +400,7 @@ impl<'a> Trial<'a> {
         environment: &[(&str, &str)],
         said: &mut String,
         enough: impl Fn(&str) -> bool,
-    ) {
+    ) -> Option<TermStream> {
         let request = ExecRequest {
             argv: std::iter::once(PROGRAM)
                 .chain(words.iter().copied())
@@ -420,7 +420,7 @@ impl<'a> Trial<'a> {
             Ok(stream) => stream,
             Err(refusal) => {
                 said.push_str(&refusal.to_string());
-                return;
+                return None;
             }
         };
         while let Some(output) = opened.output.recv().await {
@@ -428,22 +428,23 @@ impl<'a> Trial<'a> {
                 TermOutput::Stdout(bytes) | TermOutput::Stderr(bytes) => {
                     said.push_str(&String::from_utf8_lossy(&bytes));
                     if enough(said) {
-                        return;
+                        return Some(opened);
                     }
                 }
-                TermOutput::Exit(0) => return,
+                TermOutput::Exit(0) => return None,
                 TermOutput::Exit(code) => {
                     if said.trim().is_empty() {
                         said.push_str(&format!("it ended with {code}"));
                     }
-                    return;
+                    return None;
                 }
                 TermOutput::Gone(why) => {
                     said.push_str(&why);
-                    return;
+                    return None;
                 }
             }
         }
+        None
     }
 
     /// Takes memory by the real driver, past our library, and watches what becomes of it.
@@ -455,7 +456,8 @@ impl<'a> Trial<'a> {
         let taken = self.listen(&self.prober, &words, &[], &mut said, |said| {
             said.lines().any(|line| line.starts_with("got ")) && said.ends_with('\n')
         });
-        let _ = tokio::time::timeout(STEP, taken).await;
+        // A program ends with its stream, and would give back what it took.
+        let _kept = tokio::time::timeout(STEP, taken).await;
         let begun = Instant::now();
         while begun.elapsed() < ANSWER_TIMEOUT {
             let row = session(self.server, self.prober.session).await?;

@@ -2,7 +2,7 @@
 # The protocol for a machine with one of NVIDIA's cards, group by group, into a folder of raw figures:
 #     run.sh FARDEL FOLDER [GROUP…]
 # FARDEL is a release binary. Groups: facts memory launch share requests training fault; all of them
-# without any, about 15 minutes. Changes no clocks, power, modes or partitions, takes plain memory only, and
+# without any, about 15 minutes; FARDEL_TASKS sets how many trainings there are (50). Changes no clocks, power, modes or partitions, takes plain memory only, and
 # never resets a card. The last three need PyTorch. What a group needs and lacks is said in its file.
 set -uo pipefail
 fardel=$(realpath "$1") results=$2
@@ -27,14 +27,15 @@ for group in "${groups[@]}"; do
         work --slices 0.7,0.3 --slice-memory 8GiB --elastic -- "${python[@]}" requests >"$results/requests-elastic.json"
         ;;
     training)
-        # 50 small trainings, one after the other on the whole card, then 16 slices of it at a time.
-        begun=$(date +%s.%N)
-        for _ in $(seq 50); do "${python[@]}" train; done >"$results/training-whole.txt"
-        echo "seconds $(echo "$(date +%s.%N) - $begun" | bc)" >>"$results/training-whole.txt"
+        # Small trainings, one after the other on the whole card, then in up to 16 slices of it at a time.
+        tasks=${FARDEL_TASKS:-50}
+        begun=$(date +%s%3N)
+        for _ in $(seq "$tasks"); do "${python[@]}" train; done >"$results/training-whole.txt"
+        echo "tasks $tasks milliseconds $(($(date +%s%3N) - begun))" >>"$results/training-whole.txt"
         for at_once in 8 12 16; do
             shares=$(printf '0.06,%.0s' $(seq "$at_once"))
             work --slices "${shares%,}" --slice-memory 4GiB --elastic -- \
-                sh -c "for _ in \$(seq $((50 / at_once + (50 % at_once > 0)))); do $(printf '%q ' "${python[@]}") train; done" \
+                sh -c "for _ in \$(seq $((tasks / at_once + (tasks % at_once > 0)))); do $(printf '%q ' "${python[@]}") train; done" \
                 >"$results/training-$at_once.json"
         done
         ;;
