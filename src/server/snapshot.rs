@@ -45,6 +45,9 @@ const MAX_READERS_KEPT: usize = 256;
 /// Pages of the table of sessions that are kept of one revision, and as many of the journal. Higher: more memory, some 12 KiB
 /// for the longest page. Lower: more of those who look at different pages have them read and counted again.
 const MAX_PAGES_KEPT: usize = 64;
+/// Longest words by which such a page is kept: the reach of the reader and everything asked for. Higher: more memory where
+/// addresses are long. Lower: pages of who reaches many projects are read for each look.
+const MAX_ASKED_BYTES: usize = 8 << 10;
 /// Events of the journal that are looked through for what is new to a reader. Beyond, the newest are read again.
 const MAX_EVENTS_BEHIND: u64 = 1_000;
 
@@ -517,7 +520,7 @@ impl<T: Clone> KeptPages<T> {
     }
 
     fn keep(&mut self, revision: u64, asked: String, page: &T) {
-        if self.revision != revision {
+        if self.revision != revision || asked.len() > MAX_ASKED_BYTES {
             return;
         }
         if self.pages.len() >= MAX_PAGES_KEPT {
@@ -944,6 +947,9 @@ mod tests {
             ask(word.to_string());
             assert!(kept() <= MAX_PAGES_KEPT);
         }
+        let long = "x".repeat(MAX_ASKED_BYTES + 1);
+        let first = ask(long.clone());
+        assert_eq!(ask(long), first + 1, "too long to be kept");
     }
 
     #[tokio::test]

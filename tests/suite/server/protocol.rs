@@ -679,7 +679,7 @@ async fn the_probes_say_what_monitors_need() {
         401,
         "figures are not for everybody"
     );
-    // A proxy on the machine is a neighbour for all who come through it.
+    // Behind a proxy on the same machine every client comes from loopback.
     let loopback: [std::net::IpAddr; 2] = [
         std::net::Ipv4Addr::LOCALHOST.into(),
         std::net::Ipv6Addr::LOCALHOST.into(),
