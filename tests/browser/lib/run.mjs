@@ -11,20 +11,18 @@ const SLOWEST = 10;
 const [atOnce, ...files] = process.argv.slice(2);
 let passed = 0;
 let failed = 0;
-/// When each file was first and last heard of; it is enqueued before it begins.
-const heard = new Map();
+/// Seconds and name of each file that ended.
+const took = [];
 
 const tests = run({ files: files.map((file) => resolve(file)), concurrency: Number(atOnce) });
 tests.on("data", ({ type, data }) => {
   if (type === "test:pass") passed += 1;
   if (type === "test:fail" && data.todo === undefined) failed += 1;
-  if (type === "test:enqueue" || !data.file) return;
-  const now = performance.now();
-  heard.set(data.file, { from: heard.get(data.file)?.from ?? now, to: now });
+  // A file is a test of its own, around those in it.
+  if (type === "test:complete" && data.name === data.file) took.push([data.details.duration_ms / 1000, basename(data.file)]);
 });
 tests.compose(dot).pipe(process.stdout);
 tests.on("end", () => {
-  const took = [...heard].map(([file, { from, to }]) => [(to - from) / 1000, basename(file)]);
   took.sort(([one], [other]) => other - one);
   process.on("exit", () => {
     console.log(`\nslowest files of ${files.length}, ${atOnce} at once: wall s`);
