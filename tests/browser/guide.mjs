@@ -130,7 +130,8 @@ test("the manual and the reference break no rule, and a request can be copied wh
   const copied = await until(() => "a copied request", () => page.evaluate(() => navigator.clipboard.readText()));
   assert.match(copied, /^curl -X POST[\s\S]*"image":"host"[\s\S]*\/api\/v1\/sessions"$/);
   assert.ok(await page.evaluate(() => [...document.querySelectorAll(".shell pre")].every((pre) => pre.scrollWidth <= pre.clientWidth)), "a request is cut off");
-  assert.deepEqual(await violations(page), []);
+  // The one that is open: journeys.mjs looks at the page around it.
+  assert.deepEqual(await violations(page, row), []);
   await page.goto(`${house.origin}/docs/gpus`);
   const sections = await page.locator(".parts a").evaluateAll((all) => all.map((a) => a.getAttribute("href")));
   assert.ok(sections.length >= 3 && sections.includes("#ask"), `${sections}`);

@@ -95,9 +95,11 @@ test("checks of the last minute are shown with their age, and a button makes new
   assert.ok(first, await page.locator(".head p").innerText());
   await page.reload();
   assert.equal(await made(), first, "no new diagnosis");
-  const began = Date.now();
-  for (let n = 0; n < 10; n += 1) assert.equal((await context.request.get(`${house.origin}/system/checks`)).status(), 200);
-  assert.ok(Date.now() - began < 1000, `ten visits took ${Date.now() - began} ms`);
+  for (let n = 0; n < 10; n += 1) {
+    const answer = await context.request.get(`${house.origin}/system/checks`);
+    assert.equal(answer.status(), 200);
+    assert.ok((await answer.text()).includes(first), "no new diagnosis for ten visits");
+  }
   // What a form of the console mends leads to the form.
   const backups = page.locator("main ul.looks > li", { hasText: "No scheduled backups are set up" });
   assert.equal(await backups.locator("a.btn").getAttribute("href"), "/system/backups");

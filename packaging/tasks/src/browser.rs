@@ -30,14 +30,23 @@ const IN_PAIRS: [&str; 5] = [
     "words.mjs",
 ];
 
-/// The longest files, first: at the end nothing would run beside them.
-const RUN_FIRST: [&str; 4] = [OPENINGS, "pages.mjs", "gpus.mjs", "journeys.mjs"];
+/// The longest files, the longest first: at the end nothing would run beside them.
+const RUN_FIRST: [&str; 5] = [
+    OPENINGS,
+    "journeys.mjs",
+    "pages.mjs",
+    "gpus.mjs",
+    "guide.mjs",
+];
 
-/// Files that run at once, each with a server and a browser of its own. More: two processors are shared by more pages,
-/// and waits of seconds run out. Fewer: one processor idles while a page draws.
-const FILES_AT_ONCE: u32 = 2;
+/// Starts the files in the order that it is given; node's own command line sorts them by name.
+const RUNNER: &str = "tests/browser/lib/run.mjs";
 
-/// Runs every `*.mjs` but [`COSTS`] and [`CROWDED`] with node's own test runner.
+/// Files that run at once, each with a server and a browser of its own: 0.8 GB, and on average half a processor. More:
+/// two processors are shared by more pages, and waits of seconds run out. Fewer: processors idle while a page waits.
+const FILES_AT_ONCE: u32 = 4;
+
+/// Runs every `*.mjs` but [`COSTS`] and [`CROWDED`] with node's own test runner, [`FILES_AT_ONCE`].
 ///
 /// The files read `FARDEL_BINARY`, `FARDEL_PAGES` (every page in every state, as the renderer writes
 /// it), `FARDEL_PAIRS` (`all` pairs of language and colour scheme, or `half`: each language and each scheme once),
@@ -90,10 +99,8 @@ fn suite(binary: &Path, wanted: fn(&Path) -> bool, pairs: &str) -> Result<(), Fa
         .filter(|path| wanted(path))
         .collect();
     tests.sort_by_key(|file| {
-        (
-            !RUN_FIRST.iter().any(|long| file.ends_with(long)),
-            file.clone(),
-        )
+        let place = RUN_FIRST.iter().position(|long| file.ends_with(long));
+        (place.unwrap_or(RUN_FIRST.len()), file.clone())
     });
     if tests.is_empty() {
         return crate::leave_out(what, "tests/browser holds no test");
@@ -138,8 +145,8 @@ fn suite(binary: &Path, wanted: fn(&Path) -> bool, pairs: &str) -> Result<(), Fa
         "{pairs} of the pairs of language and colour scheme; the same ones again: FARDEL_TURN={turn}"
     );
     let mut node = Program::named("node")
-        .words("--test --test-reporter=dot")
-        .argument(format!("--test-concurrency={FILES_AT_ONCE}"));
+        .argument(RUNNER)
+        .argument(FILES_AT_ONCE.to_string());
     for test in &tests {
         node = node.argument(test);
     }
@@ -201,6 +208,16 @@ fn major(version: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_file_that_is_named_is_there() {
+        // The files are named from the root of the tree.
+        crate::enter_root().unwrap();
+        for name in RUN_FIRST.iter().chain(&IN_PAIRS).chain(&[COSTS, CROWDED]) {
+            assert!(Path::new(FOLDER).join(name).is_file(), "{name}");
+        }
+        assert!(Path::new(RUNNER).is_file());
+    }
 
     #[test]
     fn a_commit_has_a_turn_of_its_own_and_no_commit_the_first() {

@@ -38,7 +38,8 @@ use program::Program;
 use stage::{Budget, Gate};
 
 const USAGE: &str = "\
-usage: cargo ci quick | full | release | nightly [--tested]
+usage: cargo ci quick | full | release | nightly [--tested [--linted]]
+       cargo ci beside
        cargo ci package
        cargo ci twice
        cargo ci requests
@@ -48,8 +49,9 @@ usage: cargo ci quick | full | release | nightly [--tested]
        cargo ci rpm [--check FILE]
        cargo ci deb [--version X] [--binary FILE] [--into FOLDER]
   quick     fmt, clippy with warnings denied, tests, template lint, packages
-  full      quick + list of skips, tests as an ordinary user, static check, bytes of a first visit, browser
-            suite, all on the build that the tests made; CPU seconds over their budgets are told
+  full      quick + list of skips, static check, bytes of a first visit, browser suite beside the tests as an
+            ordinary user, all on the build that the tests made; CPU seconds over their budgets are told
+  beside    what compiles while tests run: clippy, and the tests of packages that `cargo test` leaves out
   release   release build, static check, Debian roots, bytes, the runtime's tests of control groups on cgroup v2
             (in the vm), the package and its life in the roots and in the vm, an air gap, a power cut, and what
             pages cost
@@ -70,7 +72,8 @@ usage: cargo ci quick | full | release | nightly [--tested]
   deb       the Debian package of the release build; its path is the last line
   rpm       the same as an .rpm, by nfpm; its path is the last line; with --check it is made of a binary
             that was built already, looked at, installed into a root and removed
-  --tested  `cargo test` has just run with the same FARDEL_SKIPS: do not run it again";
+  --tested  `cargo test` has just run with the same FARDEL_SKIPS: do not run it again
+  --linted  `beside` has just run: no clippy again";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -132,9 +135,10 @@ fn main() -> ExitCode {
             }
         };
     }
-    let (level, tested) = match words.as_slice() {
-        [level] => (*level, false),
-        [level, "--tested"] => (*level, true),
+    let (level, tested, linted) = match words.as_slice() {
+        [level] => (*level, false, false),
+        [level, "--tested"] => (*level, true, false),
+        [level, "--tested", "--linted"] => (*level, true, true),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -142,6 +146,11 @@ fn main() -> ExitCode {
     };
     let depth = match level {
         "quick" => 0,
+        "beside" => {
+            let mut gate = Gate::new();
+            beside(&mut gate);
+            return gate.close(Budget::Told);
+        }
         "package" => {
             let mut gate = Gate::new();
             release(&mut gate, package_stages);
@@ -177,7 +186,7 @@ fn main() -> ExitCode {
         }
     };
     let mut gate = Gate::new();
-    quick(&mut gate, tested, depth == 0);
+    quick(&mut gate, tested, linted);
     if depth >= 1 {
         full(&mut gate);
     }
@@ -197,13 +206,13 @@ fn enter_root() -> std::io::Result<()> {
     std::env::set_current_dir(root)
 }
 
-/// With `linted`, clippy is a stage of its own; else [`full`] runs it beside tests.
+/// With `linted`, clippy has passed already: [`beside`] ran it.
 fn quick(gate: &mut Gate, tested: bool, linted: bool) {
     gate.stage("fmt", || Program::cargo().words("fmt --all --check").run());
     gate.stage("template lint", lint::templates);
     gate.stage("packages", packages::check);
-    if linted {
-        gate.stage("clippy", || Program::cargo().words(CLIPPY).run());
+    if !linted {
+        clippy(gate);
     }
     if !tested {
         gate.stage("cargo test", || {
@@ -212,7 +221,19 @@ fn quick(gate: &mut Gate, tested: bool, linted: bool) {
     }
 }
 
-const CLIPPY: &str = "clippy --workspace --all-targets --locked -- -D warnings";
+fn clippy(gate: &mut Gate) {
+    gate.stage("clippy", || {
+        Program::cargo()
+            .words("clippy --workspace --all-targets --locked -- -D warnings")
+            .run()
+    });
+}
+
+/// What compiles while `cargo test` runs what it has built: tests wait for seconds, and this goes between.
+fn beside(gate: &mut Gate) {
+    clippy(gate);
+    gate.stage("tests of all packages", || user::built_tests().map(drop));
+}
 
 /// Every failure of two, the first one first.
 fn both(first: Result<(), Failure>, second: Result<(), Failure>) -> Result<(), Failure> {
@@ -225,21 +246,20 @@ fn both(first: Result<(), Failure>, second: Result<(), Failure>) -> Result<(), F
 /// Neither compiles anything again nor starts a machine: the gate has an hour on two slow processors.
 fn full(gate: &mut Gate) {
     gate.stage("list of skips", || skips::compare(skips::Who::Root));
-    // Tests wait for seconds; what clippy computes goes between.
-    gate.stage("clippy and an ordinary user", || {
-        let tests = user::built_tests()?;
-        thread::scope(|scope| {
-            let clippy = scope.spawn(|| Program::cargo().words(CLIPPY).output());
-            let ran = user::run_tests(&tests);
-            let linted = clippy.join().unwrap_or_else(|panic| resume_unwind(panic));
-            both(ran, linted.map(drop))
-        })
-    });
     match program::built("debug") {
         Ok(binary) => {
             gate.stage("static binary", || debian::is_static(&binary));
             gate.stage("first visit", || first_visit::check_visit(&binary));
-            gate.stage("browser suite", || browser::run(&binary));
+            // Both wait for seconds: what one computes goes between.
+            gate.stage("browser and ordinary user", || {
+                thread::scope(|scope| {
+                    let user = scope
+                        .spawn(|| user::built_tests().and_then(|tests| user::run_tests(&tests)));
+                    let browsed = browser::run(&binary);
+                    let ran = user.join().unwrap_or_else(|panic| resume_unwind(panic));
+                    both(browsed, ran)
+                })
+            });
         }
         Err(failure) => gate.stage("find the binary", || Err(failure)),
     }

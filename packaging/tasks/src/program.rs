@@ -1,6 +1,7 @@
 //! Starts other programs with a list of arguments, never through a shell, and finds what cargo built.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -52,6 +53,12 @@ impl Program {
 
     pub(crate) fn inside(mut self, folder: &Path) -> Self {
         self.command.current_dir(folder);
+        self
+    }
+
+    /// What it says goes into this file and not to our own output.
+    pub(crate) fn writing(mut self, file: File) -> Self {
+        self.command.stdout(file);
         self
     }
 

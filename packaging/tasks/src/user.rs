@@ -1,7 +1,7 @@
 //! Runs the built tests once more as a user without any rights. The console, the refusals and every
 //! pure part must work there too; only what is the same for every user is not run again.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ const UID: &str = "65534";
 const SAME_FOR_EVERYBODY: [&str; 2] = ["simulation::", "server::edges::"];
 
 /// Runs every test binary of [`built_tests`] as `nobody`, with an empty home and its own folder for
-/// temporary files, and compares what it skipped.
+/// temporary files, and compares what it skipped. What each says is printed when it has ended: others run beside it.
 pub(crate) fn run_tests(tests: &[(PathBuf, PathBuf)]) -> Result<(), Failure> {
     if !program::is_root() {
         return crate::leave_out("tests as an ordinary user", "the gate runs as one already");
@@ -45,7 +45,9 @@ pub(crate) fn run_tests(tests: &[(PathBuf, PathBuf)]) -> Result<(), Failure> {
                 ),
             );
         }
-        println!("{}", executable.display());
+        let output = home.0.join("output");
+        let file = File::create(&output)
+            .map_err(|error| Failure::new(format!("{}: {error}", output.display())))?;
         let ran = as_nobody(&home)
             .argument(executable)
             .words("--quiet --skip")
@@ -53,7 +55,14 @@ pub(crate) fn run_tests(tests: &[(PathBuf, PathBuf)]) -> Result<(), Failure> {
             .words("--skip")
             .argument(SAME_FOR_EVERYBODY[1])
             .inside(folder)
+            .writing(file)
             .run();
+        let said = fs::read(&output).unwrap_or_default();
+        println!(
+            "{}\n{}",
+            executable.display(),
+            String::from_utf8_lossy(&said)
+        );
         if let Err(failure) = ran {
             failed.push(format!("{}: {failure}", executable.display()));
         }

@@ -69,18 +69,21 @@ export const ALL = process.env.FARDEL_PAIRS !== "half";
 /// What chooses among the pairs where this run does not look at all of them: the gate takes it from the commit.
 export const TURN = Number(process.env.FARDEL_TURN ?? 0);
 
-/// In which languages, themes and widths a run looks at a thing. Not at night both languages, both themes and both widths
-/// are seen once each; which stand together depends on the thing's own name and on the turn alone, and over four turns
-/// each language is seen in each theme and width.
+/// In which languages, themes and widths a run looks at a thing; axe is asked at `widths`, which may be none. Not at night
+/// a thing is opened in both languages and both themes, and axe is asked once, in one language, theme and width: asking
+/// costs more than opening. Which these are depends on the thing's own name and on the turn alone, and over eight turns
+/// axe is asked in each language, theme and width.
 export function looks(name, turn = TURN, all = ALL) {
   let hash = 7;
   for (const letter of name) hash = (Math.imul(hash, 31) + letter.codePointAt(0)) >>> 0;
-  // The lowest bits of such a sum follow the last letter; the upper ones are mixed.
-  const bits = ((hash ^ (hash >>> 15)) >>> 7) ^ turn;
+  // The bits of such a sum follow the last letters; these three steps mix them.
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  const bits = hash ^ (hash >>> 16) ^ turn;
   return LANGUAGES.flatMap((locale, other) =>
     all
       ? THEMES.map((colorScheme) => ({ locale, colorScheme, widths: WIDTHS }))
-      : [{ locale, colorScheme: THEMES[(bits & 1) ^ other], widths: [WIDTHS[((bits >> 1) & 1) ^ other]] }],
+      : [{ locale, colorScheme: THEMES[(bits & 1) ^ other], widths: ((bits >> 2) & 1) === other ? [WIDTHS[(bits >> 1) & 1]] : [] }],
   );
 }
 
