@@ -13,11 +13,13 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use bytes::BytesMut;
 use rules::folder_path::{FolderEntryKind, MAX_FOLDER_PATH};
+use rules::folder_rights::{FolderRight, FolderVerb};
 use rules::refusal::Refusal;
 use rules::refusals;
 use serde::Deserialize;
 use server::Failure;
-use server::access::{Caller, Lease, lease};
+use server::access::{Caller, Lease};
+use server::actions::folders;
 use server::actions::folders::files::{self, FilePreview};
 use server::actions::folders::uploads::{self, FolderPiece, NewFolderFile};
 
@@ -43,6 +45,8 @@ pub struct FolderFilesPage {
     pub f: PageLayout,
     pub id: String,
     pub folder: String,
+    /// The user who looks may change its files.
+    pub writes: bool,
     pub crumbs: Vec<PathCrumb>,
     /// The directory, as text.
     pub here: String,
@@ -208,6 +212,7 @@ async fn read(
     };
     let found = files::list(&console.server, caller, id, &asked).await?;
     let id = found.folder.id.to_string();
+    let known = folders::get(&console.server, caller, &id).await?;
     let base = files_address(&id, &found.path);
     let words = match asked.q.as_str() {
         "" => String::new(),
@@ -220,6 +225,7 @@ async fn read(
         f: layout(console, visit, caller, Nav::Folders),
         folder: found.folder.name.to_string(),
         crumbs: crumbs(t, &id, found.folder.name.as_str(), &found.path),
+        writes: known.right >= Some(FolderRight::Rw),
         total: t.folder_files_total(found.page.estimated_total),
         usage: match found.folder.counted {
             Some(counted) => t.folder_files_usage(
@@ -717,7 +723,8 @@ async fn take(
     directory: &mut String,
 ) -> Result<u64, Failure> {
     let server = &console.server;
-    let mut lease = lease(server, caller);
+    let folder = folders::get(server, caller, id).await?.id;
+    let mut lease = files::lease(server, caller, folder, FolderVerb::Write);
     let (mut count, mut overwrite) = (0, false);
     while let Some(mut field) = form.next_field().await? {
         match field.name() {
