@@ -139,18 +139,18 @@ fn each_verb_is_for_those_whose_right_holds_it() {
             );
         }
         // Who manages folders of the owner and is given a right has both.
-        let both = codes(&administrator, &[own.clone()], at(1));
+        let both = codes(&administrator, std::slice::from_ref(&own), at(1));
         let mut expected = by_right(right);
         expected[3] = "done";
         assert_eq!(both, expected, "administrator {right:?}");
-        let reads = codes(&auditor, &[own.clone()], at(1));
+        let reads = codes(&auditor, std::slice::from_ref(&own), at(1));
         assert_eq!(reads, by_right(right), "auditor {right:?}");
         let moved = Subject {
             domain: ELSEWHERE,
             ..plain.clone()
         };
         assert_eq!(
-            codes(&moved, &[own.clone()], at(1)),
+            codes(&moved, std::slice::from_ref(&own), at(1)),
             STRANGER,
             "moved {right:?}"
         );

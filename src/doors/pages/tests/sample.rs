@@ -439,6 +439,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             t,
             f: layout(t, Nav::Folders, false),
             id: "0199f0a3-6c1e-7d40".into(),
+            writes: true,
             crumbs: crumbs(&[t.folders_title(), "data"]),
             rows: (!is_empty).then_some(row).into_iter().collect(),
         };
@@ -451,6 +452,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             t,
             f: layout(t, Nav::Folders, false),
             id: "0199f0a3-6c1e-7d40".into(),
+            writes: true,
             crumbs: crumbs(&[t.folders_title(), "data"]),
             name: "a.csv".into(),
             path: "train/a.csv".into(),
