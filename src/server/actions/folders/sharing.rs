@@ -173,9 +173,9 @@ fn target(
         (None, Some(name)) => {
             let project = rows
                 .project_called(folder.domain, &name)?
-                .filter(|project| is_member(&caller.subject.grants, project.id));
+                .filter(|project| is_member(&caller.subject.grants, *project));
             let unknown = || refusals::folder_share_unknown().at("/project");
-            Ok(ShareTarget::Project(project.ok_or_else(unknown)?.id))
+            Ok(ShareTarget::Project(project.ok_or_else(unknown)?))
         }
         (None, None) | (Some(_), Some(_)) => {
             Err(refusals::folder_share_target().at("/user").into())
