@@ -421,15 +421,10 @@ pub(super) fn forget_unused(server: &Server, made: Option<FolderId>) {
 ///
 /// Errors: `folder.in-trash`, `folder.not-found`.
 pub(super) fn refuse_gone(rows: &Rows<'_>, session: &mut Session) -> Result<(), Failure> {
-    if session.mounts.is_empty() {
-        return Ok(());
-    }
-    let owner = subject_of(rows, session.owner, rows.now)?;
-    let owner = owner.ok_or_else(refusals::folder_not_found)?;
     for mount in &mut session.mounts {
         let found = rows.folder(mount.folder)?.map(|found| found.folder);
         let folder = found.ok_or_else(refusals::folder_not_found)?;
-        let right = mountable(rows, &owner, &folder, rows.now)?;
+        let right = rows.right_to_files(session.owner, &folder, rows.now)?;
         let right = right.ok_or_else(refusals::folder_not_found)?;
         if folder.state != FolderState::Ready {
             return Err(refusals::folder_in_trash(&folder.name).into());
@@ -437,21 +432,6 @@ pub(super) fn refuse_gone(rows: &Rows<'_>, session: &mut Session) -> Result<(), 
         mount.read_only |= right == FolderRight::Ro;
     }
     Ok(())
-}
-
-/// What a user may do without a token, as the rows are now; None for one who is gone.
-fn subject_of(
-    view: &ReadTransaction<'_>,
-    user: UserId,
-    now: Timestamp,
-) -> Result<Option<Subject>, Failure> {
-    let found = view.user(user)?;
-    Ok(found.map(|found| Subject {
-        user: found.id,
-        grants: found.grants_at(now),
-        domain: found.domain,
-        scopes: None,
-    }))
 }
 
 /// The right of a subject to the files of a folder; None where they have none, and where they do not see it.

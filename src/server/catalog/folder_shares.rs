@@ -1,8 +1,11 @@
 //! Rows of folders that are shared. Decides nothing; what a share gives to whom, `rules::folder_rights` says.
 
-use rules::folder_rights::{FolderRight, FolderShare, ShareTarget};
+use rules::folder::Folder;
+use rules::folder_rights::{FolderRight, FolderShare, ShareTarget, effective_right};
 use rules::names::{FolderId, FolderShareId, TenantName, UserId, UserName};
 use rules::permissions::Subject;
+use rules::reasons;
+use rules::session::Session;
 use rules::tenancy::ProjectId;
 use rules::units::Timestamp;
 use rusqlite::{Params, Row};
@@ -125,6 +128,32 @@ impl ReadTransaction<'_> {
         let found = self.folder_shares_where("id = ?1", [id.0.as_bytes()])?;
         Ok(found.into_iter().next())
     }
+
+    /// The right of a user to the files of a folder, which no token narrows here; None where they have none. Costs the row of
+    /// the user and one range of an index; nothing for the owner.
+    pub(crate) fn right_to_files(
+        &self,
+        user: UserId,
+        folder: &Folder,
+        now: Timestamp,
+    ) -> Result<Option<FolderRight>, Failure> {
+        if user == folder.owner {
+            return Ok(Some(FolderRight::Rwd));
+        }
+        let Some(found) = self.user(user)? else {
+            return Ok(None);
+        };
+        let subject = Subject {
+            user,
+            grants: found.grants_at(now),
+            domain: found.domain,
+            scopes: None,
+        };
+        let known = self.folder_shares(folder.id)?.into_iter();
+        let shares: Vec<FolderShare> = known.map(|record| record.share).collect();
+        let right = effective_right(&subject, folder, &shares, now);
+        Ok(right.and_then(|right| right.files))
+    }
 }
 
 impl Rows<'_> {
@@ -167,11 +196,37 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Takes the shares back that are with a user who is gone.
-    pub(super) fn forget_folder_shares_with(&self, user: UserId) -> Result<(), Failure> {
+    /// Takes the shares back that are with a user who is gone, and those of their folders: what lies in the trash then is
+    /// not brought back by users whom it was shared with.
+    pub(super) fn forget_folder_shares_of(&self, user: UserId) -> Result<(), Failure> {
         self.connection
-            .prepare_cached("delete from folder_share where user = ?1")?
+            .prepare_cached(
+                "delete from folder_share
+                 where user = ?1 or folder in (select id from folder where owner = ?1)",
+            )?
             .execute([user.0.as_bytes()])?;
+        Ok(())
+    }
+
+    /// Holds a session that is to start once more to what its owner may do with folders now: without a right to one it does
+    /// not start again; one that they may only read it mounts read-only then. Costs a row by key and `right_to_files` for each
+    /// mount.
+    pub(super) fn hold_restart(&self, session: &mut Session) -> Result<(), Failure> {
+        let owner = session.owner;
+        let mut lost = None;
+        for mount in &mut session.mounts {
+            let Some(found) = self.folder(mount.folder)? else {
+                continue;
+            };
+            match self.right_to_files(owner, &found.folder, self.now)? {
+                Some(right) => mount.read_only |= right == FolderRight::Ro,
+                None => lost = Some(found.folder.name),
+            }
+        }
+        if let Some(name) = lost {
+            session.restart = false;
+            session.reason = Some(reasons::session_folder_right_ended(&name));
+        }
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ use rules::refusals;
 use rules::session::{DesiredState, Session, SessionState};
 use rules::units::Timestamp;
 
-use super::{again, find, mountable, note, permitted, subject_of};
+use super::{again, find, note, permitted};
 use crate::access::Caller;
 use crate::actions::{IdempotencyKey, Once, once, own_key, somewhere};
 use crate::catalog::events::NewEvent;
@@ -194,6 +194,8 @@ fn put(
     let known = rows.folder_shares(folder.id)?;
     for ended in known.iter().filter(|known| !known.share.holds_at(rows.now)) {
         rows.forget_folder_share(ended.share.id)?;
+        let told = told(ended);
+        note(rows, ACTOR, folder, "folder.share-ended", (&told, ""))?;
     }
     let known: Vec<&FolderShare> = known.iter().map(|known| &known.share).collect();
     let holding = known.iter().filter(|share| share.holds_at(rows.now));
@@ -445,7 +447,8 @@ fn settle(rows: &Rows<'_>, actor: &str, folder: &Folder) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Ends a session that has not started, or has it mount a folder read-only. False for one that runs: it is as it was.
+/// Ends a session that has not started, or has it mount a folder read-only; one that stops to start again, from then on. False
+/// for one that runs: it is as it was, and `Rows::hold_restart` holds it once it is to start again.
 fn hold(
     rows: &Rows<'_>,
     actor: &str,
@@ -456,14 +459,15 @@ fn hold(
     let now = rows.now;
     let is_under_way = match session.state() {
         SessionState::Pending => false,
+        SessionState::Stopping if session.restart => false,
         SessionState::Scheduled | SessionState::Preparing => true,
         SessionState::Running | SessionState::Stopping | SessionState::Ended => return Ok(false),
     };
     rows.change_session(session.id, None, actor, None, |session| {
         let because = reasons::session_folder_right_ended(&folder.name);
         if right.is_none() {
-            session.restart = false;
-            return session.stop(DesiredState::Stop, because, now);
+            let was_to_start_again = std::mem::replace(&mut session.restart, false);
+            return session.stop(DesiredState::Stop, because, now) || was_to_start_again;
         }
         let of_it = session.mounts.iter_mut();
         for mount in of_it.filter(|mount| mount.folder == folder.id) {
@@ -561,7 +565,9 @@ pub(crate) async fn hold_waiting(server: &Server) -> Result<(), Failure> {
 fn has_started(session: &Session) -> bool {
     match session.state() {
         SessionState::Pending | SessionState::Scheduled | SessionState::Preparing => false,
-        SessionState::Running | SessionState::Stopping | SessionState::Ended => true,
+        // One that stops to start again waits for that.
+        SessionState::Stopping => !session.restart,
+        SessionState::Running | SessionState::Ended => true,
     }
 }
 
@@ -572,13 +578,7 @@ fn right_of(
     folder: &Folder,
     now: Timestamp,
 ) -> Result<Option<FolderRight>, Failure> {
-    if session.owner == folder.owner {
-        return Ok(Some(FolderRight::Rwd));
-    }
-    match subject_of(view, session.owner, now)? {
-        Some(owner) => mountable(view, &owner, folder, now),
-        None => Ok(None),
-    }
+    view.right_to_files(session.owner, folder, now)
 }
 
 /// How a session mounts a folder; None where it does not. Of several mounts of it the strongest.
