@@ -248,7 +248,8 @@ pub struct NewFolderShareBody {
     #[serde(default)]
     #[schema(value_type = Option<FolderRightShape>)]
     pub right: Option<FolderRight>,
-    /// When it ends; where it is left out, it stays until it is taken back.
+    /// When it ends; where it is left out, it stays until it is taken back. One made by whom the folder is shared with ends with
+    /// their own at the latest.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub until: Option<Timestamp>,

@@ -365,10 +365,13 @@ pub(super) fn asked_again(
     }
     let found = view.folder(mount.folder)?.map(|found| found.folder);
     match found {
-        Some(folder) if folder.state == FolderState::Ready => Ok(NewMountBody {
-            folder: folder.id.to_string(),
-            ..asked
-        }),
+        // By name one of another user would be another folder of the subject's own.
+        Some(folder) if folder.owner != subject.user || folder.state == FolderState::Ready => {
+            Ok(NewMountBody {
+                folder: folder.id.to_string(),
+                ..asked
+            })
+        }
         // The launch says by its name that it is gone.
         _ => Ok(asked),
     }

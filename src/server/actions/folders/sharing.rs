@@ -139,6 +139,10 @@ pub async fn create(
                 if ends_at.is_some_and(|end| end <= rows.now) {
                     return Err(refusals::folder_share_end().at("/until").into());
                 }
+                let asked = NewFolderShareBody {
+                    until: bounded_end(rows, &caller, &folder, ends_at)?,
+                    ..asked.clone()
+                };
                 let with = target(rows, &caller, &folder, &asked)?;
                 let made = put(rows, &caller, &folder, with, &asked)?;
                 settle(rows, caller.name.as_str(), &folder)?;
@@ -146,6 +150,31 @@ pub async fn create(
             })
         })
         .await
+}
+
+/// When a share ends that the caller makes: who has the folder by a share gives it for no longer than they have it.
+fn bounded_end(
+    rows: &Rows<'_>,
+    caller: &Caller,
+    folder: &Folder,
+    asked: Option<Timestamp>,
+) -> Result<Option<Timestamp>, Failure> {
+    if folder.owner == caller.subject.user {
+        return Ok(asked);
+    }
+    let mut last = rows.now;
+    for known in rows.folder_shares(folder.id)? {
+        let share = known.share;
+        let gives = share.right == FolderRight::Rwd && share.accepted_at.is_some();
+        if !gives || !share.holds_at(rows.now) || !share.is_for(&caller.subject) {
+            continue;
+        }
+        match share.ends_at {
+            Some(end) => last = last.max(end),
+            None => return Ok(asked),
+        }
+    }
+    Ok(Some(asked.map_or(last, |asked| asked.min(last))))
 }
 
 /// Whom a new share is with.
@@ -254,8 +283,7 @@ pub async fn remove(
     share: &str,
 ) -> Result<(), Failure> {
     somewhere(caller, Permission::SessionsWrite)?;
-    let share = share.parse::<FolderShareId>()?;
-    let (caller, which) = (caller.clone(), which.to_owned());
+    let (caller, which, share) = (caller.clone(), which.to_owned(), share.to_owned());
     server
         .catalog()
         .write(
@@ -263,7 +291,7 @@ pub async fn remove(
             "take a share of a folder back",
             move |rows| {
                 let folder = managed(rows, &caller, &which, FolderVerb::Manage, rows.now)?;
-                let known = rows.folder_share(share)?;
+                let known = rows.folder_share(share.parse::<FolderShareId>()?)?;
                 let known = known.filter(|known| known.share.folder == folder.id);
                 let known = known.ok_or_else(refusals::folder_share_not_found)?;
                 end(

@@ -336,3 +336,67 @@ async fn a_share_ends_by_its_time_and_takes_waiting_sessions_with_it() {
     let ended = launches::get(server, &two.eve, &session).await.unwrap();
     assert_eq!(ended.state, SessionState::Ended);
 }
+
+#[tokio::test]
+async fn a_session_does_not_start_again_with_a_folder_that_is_shared_no_more() {
+    let two = TwoDomains::open().await;
+    two.made(&two.abe, "data").await;
+    let server = &two.server;
+    let share = given(&two, "data", FolderRight::Rw).await;
+    let asked = mounting("one", "abe/data:/data");
+    let launched = launches::launch(server, &two.eve, asked, None).await;
+    let id = launched.unwrap().sessions[0].id;
+    for (right, restarts, read_only) in [
+        (Some(FolderRight::Rw), true, false),
+        (Some(FolderRight::Ro), true, true),
+        (None, false, true),
+    ] {
+        let share = share.id;
+        let held = server
+            .catalog()
+            .write(Lane::Requests, "set a restart", move |rows| {
+                let known = rows.folder_share(share)?.expect("a share").share;
+                match right {
+                    Some(right) => rows.put_folder_share(&FolderShare { right, ..known }, "abe")?,
+                    None => rows.forget_folder_share(share)?,
+                }
+                for restart in [false, true] {
+                    rows.change_session(id, None, "eve", None, |session| {
+                        session.restart = restart;
+                        true
+                    })?;
+                }
+                Ok(rows.session(id)?.expect("a session"))
+            })
+            .await
+            .unwrap();
+        assert_eq!(held.restart, restarts, "{right:?}");
+        assert_eq!(held.mounts[0].read_only, read_only, "{right:?}");
+    }
+}
+
+#[tokio::test]
+async fn who_is_given_a_folder_gives_it_for_no_longer() {
+    let two = TwoDomains::open().await;
+    two.made(&two.abe, "data").await;
+    let server = &two.server;
+    let end = server.clock().now().plus_seconds(3_600);
+    let until = |user: &str, right, until| NewFolderShareBody {
+        until,
+        ..with(user, right)
+    };
+    let asked = until("eve", FolderRight::Rwd, Some(end));
+    let made = create(server, &two.abe, "data", asked, None).await;
+    let offer = made.unwrap().value.id.to_string();
+    accept(server, &two.eve, &offer).await.unwrap();
+    let soon = server.clock().now().plus_seconds(60);
+    for (asked, given) in [
+        (None, end),
+        (Some(end.plus_seconds(1)), end),
+        (Some(soon), soon),
+    ] {
+        let asked = until("chief", FolderRight::Ro, asked);
+        let made = create(server, &two.eve, "abe/data", asked, None).await;
+        assert_eq!(made.unwrap().value.ends_at, Some(given));
+    }
+}
