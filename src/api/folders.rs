@@ -1,15 +1,18 @@
 //! Folders: directories that outlive sessions, and the files in them.
 
-use rules::folder::{Folder, FolderKind, FolderName, FolderState};
+use rules::folder::{Folder, FolderKind, FolderName, FolderState, MountAccess};
 use rules::folder_path::FolderEntryKind;
-use rules::names::{FolderId, UploadId};
+use rules::folder_rights::FolderRight;
+use rules::names::{FolderId, FolderShareId, SessionName, UploadId};
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::sessions::Owner;
-use crate::values::{FolderEntryKindShape, FolderKindShape, FolderStateShape};
+use crate::values::{
+    FolderEntryKindShape, FolderKindShape, FolderRightShape, FolderStateShape, MountAccessShape,
+};
 
 /// One folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -26,6 +29,10 @@ pub struct FolderView {
     pub kind: FolderKind,
     #[schema(value_type = FolderStateShape)]
     pub state: FolderState,
+    /// What the caller may do: `ro` reads its files, `rw` changes them, too, `rwd` renames, trashes and shares the folder, too,
+    /// as its owner may. Null: nothing with its files.
+    #[schema(value_type = Option<FolderRightShape>)]
+    pub right: Option<FolderRight>,
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
     /// When a session was launched that mounts it, or its owner changed its files from outside, last.
@@ -48,7 +55,7 @@ pub struct FolderView {
 }
 
 impl FolderView {
-    pub fn new(folder: Folder, owner: Owner) -> Self {
+    pub fn new(folder: Folder, owner: Owner, right: Option<FolderRight>) -> Self {
         let purge_at = folder.purge_at();
         Self {
             id: folder.id,
@@ -56,6 +63,7 @@ impl FolderView {
             owner,
             kind: folder.kind,
             state: folder.state,
+            right,
             created_at: folder.created_at,
             used_at: folder.used_at,
             trashed_at: folder.trashed_at,
@@ -199,4 +207,83 @@ pub struct FolderUploadView {
     /// When it is forgotten unless a byte comes.
     #[schema(value_type = String, format = DateTime)]
     pub expires_at: Timestamp,
+}
+
+/// One share of a folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = FolderShare)]
+pub struct FolderShareView {
+    #[schema(value_type = String, format = Uuid)]
+    pub id: FolderShareId,
+    /// The name of the user whom it is for; null for one with a project.
+    pub user: Option<String>,
+    /// The name of the project whose members it is for; null for one with a user.
+    pub project: Option<String>,
+    #[schema(value_type = FolderRightShape)]
+    pub right: FolderRight,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// Who made it, or changed it last.
+    pub created_by: String,
+    /// Null while the user did not accept it: nothing is given until then.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub accepted_at: Option<Timestamp>,
+    /// Null: until it is taken back.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ends_at: Option<Timestamp>,
+}
+
+/// Whom a folder is shared with: a user, or all members of a project.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = NewFolderShare)]
+#[serde(deny_unknown_fields)]
+pub struct NewFolderShareBody {
+    /// A user of the domain of the folder's owner, who is asked first.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// A project of that domain, of which the caller is a member; it is given at once.
+    #[serde(default)]
+    pub project: Option<String>,
+    /// `ro` where it is left out; no more than the caller's own.
+    #[serde(default)]
+    #[schema(value_type = Option<FolderRightShape>)]
+    pub right: Option<FolderRight>,
+    /// When it ends; where it is left out, it stays until it is taken back. One made by whom the folder is shared with ends with
+    /// their own at the latest.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub until: Option<Timestamp>,
+}
+
+/// A folder that its owner offers the caller.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = FolderInvitation)]
+pub struct FolderInvitationView {
+    #[schema(value_type = String, format = Uuid)]
+    pub id: FolderShareId,
+    #[schema(value_type = String)]
+    pub name: FolderName,
+    pub owner: Owner,
+    #[schema(value_type = FolderRightShape)]
+    pub right: FolderRight,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// Who made it, or changed it last.
+    pub created_by: String,
+    /// Null: until it is taken back.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ends_at: Option<Timestamp>,
+}
+
+/// A session that is not over and mounts a folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = FolderSession)]
+pub struct FolderSessionView {
+    #[schema(value_type = String)]
+    pub name: SessionName,
+    pub owner: Owner,
+    #[schema(value_type = MountAccessShape)]
+    pub access: MountAccess,
+    /// False: its owner has no such right any more, and it does not start again with the folder.
+    pub allowed: bool,
 }

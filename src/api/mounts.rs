@@ -14,7 +14,7 @@ use crate::values::MountAccessShape;
 #[schema(as = NewMount)]
 #[serde(deny_unknown_fields)]
 pub struct NewMountBody {
-    /// Name or id of a folder of the caller's; `home` is the home folder, and made where there is none.
+    /// Name or id of a folder of the caller's, OWNER/NAME or id of one that is shared with them; `home` is the home folder, and made where there is none.
     pub folder: String,
     /// What of the folder, as a path from its top; left out: all of it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -23,7 +23,7 @@ pub struct NewMountBody {
     /// for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// `ro` or `rw`; left out: `rw`.
+    /// `ro` or `rw`; left out: `rw`. A folder that is shared read-only is mounted read-only.
     #[serde(default, skip_serializing_if = "is_usual")]
     #[schema(value_type = MountAccessShape)]
     pub access: MountAccess,

@@ -94,6 +94,7 @@ fn named() -> Schemas {
     collect::<folders::FolderMoveBody>(&mut all);
     collect::<folders::FolderRemovalBody>(&mut all);
     collect::<folders::RemovedEntriesBody>(&mut all);
+    collect::<folders::NewFolderShareBody>(&mut all);
     collect::<presets::NewPresetBody>(&mut all);
     collect::<presets::PresetPatchBody>(&mut all);
     collect::<courses::NewCourseBody>(&mut all);
@@ -189,6 +190,9 @@ fn pages(all: &mut Schemas) {
     page::<folders::FolderEntryView>(all);
     page::<folders::RemovedEntryView>(all);
     page::<folders::FolderUploadView>(all);
+    page::<folders::FolderShareView>(all);
+    page::<folders::FolderSessionView>(all);
+    page::<folders::FolderInvitationView>(all);
     page::<storage::StorageView>(all);
     page::<presets::PresetView>(all);
     page::<courses::CourseView>(all);

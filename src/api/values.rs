@@ -11,6 +11,7 @@ use rules::course::CourseState;
 use rules::fair_share::QueueOrder;
 use rules::folder::{FolderKind, FolderState, MountAccess};
 use rules::folder_path::FolderEntryKind;
+use rules::folder_rights::FolderRight;
 use rules::grants::GrantRole;
 use rules::idleness::{IdleAction, IdleLevel, IdleMatch};
 use rules::image::CatalogImage;
@@ -89,6 +90,14 @@ words! {
     FolderKindShape as FolderKind of FolderKind {
         General,
         Home,
+    }
+}
+
+words! {
+    FolderRightShape as FolderRight of FolderRight {
+        Ro,
+        Rw,
+        Rwd,
     }
 }
 

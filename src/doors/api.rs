@@ -15,6 +15,7 @@ mod courses;
 mod events;
 mod fair_share;
 mod folder_files;
+mod folder_shares;
 mod folder_uploads;
 mod folders;
 mod followers;
@@ -290,6 +291,25 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/folders/{id}", get(folders::get).patch(folders::change))
         .route("/folders/{id}/trash", post(folders::trash))
         .route("/folders/{id}/restore", post(folders::restore))
+        .route(
+            "/folders/{id}/shares",
+            get(folder_shares::list).post(folder_shares::create),
+        )
+        .route(
+            "/folders/{id}/shares/{share}",
+            delete(folder_shares::remove),
+        )
+        .route("/folders/{id}/sessions", get(folder_shares::sessions))
+        .route("/folders/{id}/leave", post(folder_shares::leave))
+        .route("/folder-invitations", get(folder_shares::invitations))
+        .route(
+            "/folder-invitations/{id}/accept",
+            post(folder_shares::accept),
+        )
+        .route(
+            "/folder-invitations/{id}/decline",
+            post(folder_shares::decline),
+        )
         .route("/folders/{id}/entries", get(folder_files::list))
         .route("/folders/{id}/files", get(folder_files::read))
         .route("/folders/{id}/archive", get(folder_files::archive))

@@ -28,6 +28,7 @@ pub mod fair_share;
 mod file_form;
 pub mod floor_plan;
 pub mod folder_files;
+pub mod folder_shares;
 pub mod folders;
 pub mod form_faults;
 pub mod gpus;
@@ -277,6 +278,7 @@ pub fn router(
         .merge(apps::router())
         .merge(folders::router())
         .merge(folder_files::router())
+        .merge(folder_shares::router())
         .merge(presets::router())
         .merge(resource_groups::router())
         .merge(budgets::router())
@@ -545,6 +547,8 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "folder-added" => t.folders_added_now(of),
         "folder-trashed" => t.folders_trashed_now(of),
         "folder-restored" => t.folders_restored_now(of),
+        "folder-shared" => t.folder_shares_shared_now(of),
+        "folder-accepted" => t.folder_shares_accepted_now(of),
         "folder-directory" => t.folder_files_made_now(of),
         "folder-moved" => t.folder_files_moved_now(of),
         "folder-removed" => t.folder_files_removed_now(of),

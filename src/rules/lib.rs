@@ -27,6 +27,7 @@ pub mod fair_share;
 pub mod findings;
 pub mod folder;
 pub mod folder_path;
+pub mod folder_rights;
 pub mod grants;
 pub mod hand_over;
 pub mod housekeeping;

@@ -69,6 +69,8 @@ id!(/// One preset: amounts with a name.
     PresetId, preset_id_invalid);
 id!(/// One folder: a directory that outlives sessions.
     FolderId, folder_id_invalid);
+id!(/// One share of a folder, with a user or a project.
+    FolderShareId, folder_share_id_invalid);
 id!(/// One app that its owner shares with a user or a project.
     AppShareId, app_share_id_invalid);
 id!(/// One course: a project with a term.

@@ -460,8 +460,8 @@ pub fn forget_logs(
     controller::logs::run(server.catalog().clone(), streams)
 }
 
-/// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail, folders
-/// and their limits, likely starts. Runs until it is dropped; at most one a server.
+/// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail, folders,
+/// their shares and limits, likely starts. Runs until it is dropped; at most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let backups = jobs::backup::keep_making(server.clone());
     let pages = keep_looking(server.clone());
@@ -472,12 +472,13 @@ pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let webhooks = hand_over::webhooks::keep(server.clone());
     let mail = jobs::mail::keep(server.clone());
     let folders = jobs::folders::keep(server.clone());
+    let shares = jobs::folder_shares::keep(server.clone());
     let storage = jobs::storage::keep(server.clone());
     let likely = snapshot::likely_starts::keep(server.clone());
     async {
         tokio::join!(
-            backups, pages, history, audit, directory, hand_over, webhooks, mail, folders, storage,
-            likely
+            backups, pages, history, audit, directory, hand_over, webhooks, mail, folders, shares,
+            storage, likely
         );
     }
 }

@@ -13,6 +13,7 @@ mod directory;
 mod edges;
 pub(crate) mod fake_machine;
 mod folder_files;
+mod folder_shares;
 mod forgotten;
 mod gpus;
 mod hand_over;

@@ -8,10 +8,10 @@ use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
+use rules::folder_rights::FolderVerb;
 use rules::refusals;
 use rules::units::Timestamp;
 use serde::Deserialize;
-use server::access::lease;
 use server::actions::folders::files::{self, FileDownload};
 
 use super::ApiContext;
@@ -78,11 +78,15 @@ pub(super) async fn read(
             return Ok(with_header(response, "content-range", &all));
         }
     };
+    let folder = file.folder;
     let pieces = stream::unfold(file.pieces(from, length), |mut pieces| async move {
         let piece = pieces.next().await?;
         Some((piece, pieces))
     });
-    let body = download::leased(pieces, lease(&api.server, &caller));
+    let body = download::leased(
+        pieces,
+        files::lease(&api.server, &caller, folder, FolderVerb::Read),
+    );
     let response = kept((status, body).into_response(), &file.name, file.kind);
     let response = with_header(response, "etag", &tag);
     let response = with_header(response, "last-modified", &http_date(file.modified_at));
@@ -104,12 +108,15 @@ pub(super) async fn archive(
     QueryParameters(query): QueryParameters<FolderArchiveQuery>,
 ) -> ApiResult {
     let made = files::archive(&api.server, &caller, &id, &query.path, &query.format).await?;
-    let (name, kind) = (made.name.clone(), made.kind);
+    let (folder, name, kind) = (made.folder, made.name.clone(), made.kind);
     let pieces = stream::unfold(made, |mut made| async move {
         let piece = made.next().await?;
         Some((piece, made))
     });
-    let body = download::leased(pieces, lease(&api.server, &caller));
+    let body = download::leased(
+        pieces,
+        files::lease(&api.server, &caller, folder, FolderVerb::Read),
+    );
     Ok(kept((StatusCode::OK, body).into_response(), &name, kind))
 }
 

@@ -14,12 +14,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::BytesMut;
 use futures_util::StreamExt as _;
+use rules::folder_rights::FolderVerb;
 use rules::names::UploadId;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::Timestamp;
 use server::Failure;
-use server::access::lease;
+use server::actions::folders::files;
 use server::actions::folders::uploads::{self, FolderPiece, NewFolderFile};
 
 use super::ApiContext;
@@ -115,7 +116,7 @@ pub(super) async fn append(
     let offset = number(&headers, "upload-offset").ok_or_else(refusals::upload_offset_missing)?;
     let (upload, checksum) = (known(&upload)?, text("upload-checksum"));
     let piece = uploads::append(&api.server, &caller, &id, upload, offset, checksum).await?;
-    let lease = lease(&api.server, &caller);
+    let lease = files::lease(&api.server, &caller, piece.folder(), FolderVerb::Write);
     let upload = take(piece, lease, body).await?;
     Ok(tus(told(StatusCode::NO_CONTENT.into_response(), &upload)))
 }

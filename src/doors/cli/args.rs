@@ -2174,10 +2174,11 @@ pub struct AppOfSession {
 
 #[derive(Debug, Subcommand)]
 pub enum FolderCommand {
-    /// List folders, your own and those of users whose sessions you see; or the files of one of your own
+    /// List folders, your own, shared ones and those of users whose sessions you see; or the files of one
     #[command(after_help = "Example:\n  \
         fardel folder ls\n  \
-        fardel folder ls data:/train")]
+        fardel folder ls data:/train\n  \
+        fardel folder ls kim/data:/train")]
     Ls {
         /// Folder, and a directory in it: FOLDER, FOLDER:/PATH
         #[arg(value_name = "PLACE")]
@@ -2296,6 +2297,75 @@ pub enum FolderCommand {
     },
     /// Take folders out of the trash, with all their files
     Restore {
+        #[arg(value_name = "FOLDER", required = true)]
+        folders: Vec<String>,
+    },
+    /// Share a folder with a user, who is asked first, or with the members of a project
+    #[command(after_help = "Examples:\n  \
+        fardel folder share data --user lee\n  \
+        fardel folder share data --user lee --right rw --until 30d\n  \
+        fardel folder share data --project vision\n\n\
+        A second share with the same user or project takes the place of the first one.")]
+    Share {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        /// A user of the same domain
+        #[arg(
+            long,
+            value_name = "USER",
+            required_unless_present = "project",
+            conflicts_with = "project"
+        )]
+        user: Option<String>,
+        /// A project of which you are a member
+        #[arg(long, value_name = "PROJECT")]
+        project: Option<String>,
+        /// ro reads files, rw changes them, rwd renames, trashes and shares the folder, too
+        #[arg(long, value_name = "RIGHT", value_parser = ["ro", "rw", "rwd"], default_value = "ro")]
+        right: String,
+        /// When it ends: 2h, 7d, or a time [default: when it is taken back]
+        #[arg(long, value_name = "WHEN")]
+        until: Option<String>,
+    },
+    /// List whom a folder is shared with
+    Shares {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+    },
+    /// Take shares of a folder back; transfers of its files end
+    Unshare {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        /// Ids of `fardel folder shares`
+        #[arg(value_name = "SHARE", required = true)]
+        shares: Vec<String>,
+    },
+    /// List the sessions that are not over and mount a folder
+    Sessions {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+    },
+    /// List the folders that are offered to you
+    Invitations,
+    /// Take folders that are offered to you
+    #[command(after_help = "Example:\n  \
+        fardel folder invitations\n  \
+        fardel folder accept 019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f\n  \
+        fardel run -it --mount kim/data:/data:ro host")]
+    Accept {
+        /// Ids of `fardel folder invitations`
+        #[arg(value_name = "INVITATION", required = true)]
+        invitations: Vec<String>,
+    },
+    /// Refuse folders that are offered to you
+    Decline {
+        /// Ids of `fardel folder invitations`
+        #[arg(value_name = "INVITATION", required = true)]
+        invitations: Vec<String>,
+    },
+    /// Give folders back that are shared with you alone
+    Leave {
+        /// Their names, OWNER/NAME, or ids
         #[arg(value_name = "FOLDER", required = true)]
         folders: Vec<String>,
     },

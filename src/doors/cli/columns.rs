@@ -11,7 +11,10 @@ use api::budgets::BudgetView;
 use api::courses::{AttendanceView, CourseMemberView, CourseView};
 use api::events::EventView;
 use api::fair_share::FairShareItem;
-use api::folders::{FolderEntryView, FolderView, RemovedEntryView};
+use api::folders::{
+    FolderEntryView, FolderInvitationView, FolderSessionView, FolderShareView, FolderView,
+    RemovedEntryView,
+};
 use api::gpus::Gpu;
 use api::history::HistoryPoint;
 use api::idle_rules::{IdleDryEndView, IdleRuleView};
@@ -551,6 +554,10 @@ fn app_state(state: AppState) -> &'static str {
 pub(super) const FOLDERS: &[Column<FolderView>] = &[
     column("NAME", 0, |r, _| r.name.to_string()),
     column("OWNER", 1, |r, _| r.owner.name.to_string()),
+    column("RIGHT", 1, |r, _| {
+        r.right
+            .map_or_else(|| dash(""), |right| right.word().to_owned())
+    }),
     column("STATE", 0, |r, _| r.state.word().to_owned()),
     column("SIZE", 0, |r, _| bytes(r.bytes.map(Bytes))),
     column("FILES", 1, |r, _| maybe(r.entries)),
@@ -560,6 +567,40 @@ pub(super) const FOLDERS: &[Column<FolderView>] = &[
     column("KIND", 3, |r, _| r.kind.word().to_owned()),
     column("CREATED", 3, |r, _| r.created_at.to_string()),
     column("ID", 2, |r, _| r.id.to_string()),
+];
+
+pub(super) const FOLDER_SHARES: &[Column<FolderShareView>] = &[
+    column("WITH", 0, |r, _| match (&r.user, &r.project) {
+        (Some(user), _) => user.clone(),
+        (None, Some(project)) => format!("project {project}"),
+        (None, None) => dash(""),
+    }),
+    column("RIGHT", 0, |r, _| r.right.word().to_owned()),
+    column("ACCEPTED", 1, |r, _| maybe(r.accepted_at.as_ref())),
+    column("UNTIL", 0, |r, _| maybe(r.ends_at.as_ref())),
+    column("BY", 2, |r, _| r.created_by.clone()),
+    column("SINCE", 2, |r, _| r.created_at.to_string()),
+    column("ID", 0, |r, _| r.id.to_string()),
+];
+
+pub(super) const FOLDER_SESSIONS: &[Column<FolderSessionView>] = &[
+    column("NAME", 0, |r, _| r.name.to_string()),
+    column("OWNER", 0, |r, _| r.owner.name.to_string()),
+    column("ACCESS", 0, |r, _| {
+        let word = if r.access.is_read_only() { "ro" } else { "rw" };
+        word.to_owned()
+    }),
+    column("ALLOWED", 0, |r, _| r.allowed.to_string()),
+];
+
+pub(super) const FOLDER_INVITATIONS: &[Column<FolderInvitationView>] = &[
+    column("NAME", 0, |r, _| r.name.to_string()),
+    column("OWNER", 0, |r, _| r.owner.name.to_string()),
+    column("RIGHT", 0, |r, _| r.right.word().to_owned()),
+    column("UNTIL", 1, |r, _| maybe(r.ends_at.as_ref())),
+    column("BY", 2, |r, _| r.created_by.clone()),
+    column("OFFERED", 1, |r, _| r.created_at.to_string()),
+    column("ID", 0, |r, _| r.id.to_string()),
 ];
 
 pub(super) const FOLDER_ENTRIES: &[Column<FolderEntryView>] = &[

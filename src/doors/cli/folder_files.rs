@@ -11,6 +11,7 @@ use api::folders::{FolderEntryView, FolderUploadView};
 use api::page::ListPage;
 use hyper::Method;
 use rules::folder_path::FolderEntryKind;
+use rules::names::UserName;
 use rules::units::Timestamp;
 use serde_json::{Value, json};
 
@@ -44,10 +45,15 @@ struct FolderPlace {
 }
 
 impl FolderPlace {
-    /// Reads `FOLDER:/PATH`; None for what names a file of this machine.
+    /// Reads `FOLDER:/PATH`, or `OWNER/FOLDER:/PATH`; None for what names a file of this machine.
     fn parse(text: &str) -> Option<Self> {
         let (folder, path) = text.split_once(":/")?;
-        let is_folder = !folder.is_empty() && !folder.contains('/');
+        let is_folder = match folder.split_once('/') {
+            None => !folder.is_empty(),
+            Some((owner, name)) => {
+                UserName::parse(owner).is_ok() && !name.is_empty() && !name.contains('/')
+            }
+        };
         is_folder.then(|| Self {
             folder: folder.to_owned(),
             path: path.trim_matches('/').to_owned(),
@@ -87,6 +93,13 @@ impl FolderPlace {
             folder: self.folder.clone(),
             path: path.to_owned(),
         }
+    }
+
+    /// The name of the folder, without its owner.
+    fn folder_name(&self) -> &str {
+        self.folder
+            .rsplit_once('/')
+            .map_or(self.folder.as_str(), |(_, name)| name)
     }
 
     /// The directory that it lies in, and its name.
@@ -189,7 +202,7 @@ pub(super) async fn archive(
 ) -> Result<u8, CliError> {
     let place = FolderPlace::parse_any(place);
     let name = match place.split().1 {
-        "" => place.folder.as_str(),
+        "" => place.folder_name(),
         name => name,
     };
     let to = to.unwrap_or_else(|| PathBuf::from(format!("{name}.{format}")));
@@ -403,7 +416,7 @@ async fn take(
     how: CopyMode,
 ) -> Result<u8, CliError> {
     let name = match from.split().1 {
-        "" => from.folder.clone(),
+        "" => from.folder_name().to_owned(),
         name => unescaped(name),
     };
     let target = match to.is_dir() {
@@ -650,6 +663,10 @@ mod tests {
             ("data:/a/b", Some(("data", "a/b"))),
             ("data:/", Some(("data", ""))),
             ("data:/a/", Some(("data", "a"))),
+            ("kim/data:/a", Some(("kim/data", "a"))),
+            ("kim/data/b:/a", None),
+            ("kim/:/a", None),
+            ("../data:/a", None),
             ("./data:/a", None),
             ("/data:/a", None),
             ("data", None),
@@ -666,6 +683,7 @@ mod tests {
             assert!(!is_name(name), "{name}");
         }
         assert_eq!(FolderPlace::parse_any("data").folder, "data");
+        assert_eq!(FolderPlace::parse_any("kim/data").folder_name(), "data");
         assert!(FolderPlace::parse_entry("data:/").is_err());
         let place = FolderPlace::parse("data:/a/b.txt").expect("a place");
         assert_eq!(place.split(), ("a", "b.txt"));

@@ -1,17 +1,18 @@
 //! The commands on folders.
 
-use api::folders::FolderView;
+use api::folders::{FolderShareView, FolderView};
 use hyper::Method;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::args::FolderCommand;
 use super::client::{Extra, HttpClient, encoded};
 use super::error::CliError;
 use super::folder_files::{self, CopyMode};
 use super::output::OutputStyle;
-use super::{columns, print};
+use super::{columns, print, values};
 
 const PATH: &str = "/api/v1/folders";
+const INVITATIONS: &str = "/api/v1/folder-invitations";
 const STORAGE: &str = "/api/v1/storage";
 
 pub(super) async fn folder(
@@ -97,6 +98,69 @@ pub(super) async fn folder(
             for folder in folders {
                 act(client, &folder, "trash").await?;
                 print(&view.said(&json!({"name": folder}), &format!("{folder}  trashed"))?);
+            }
+        }
+        FolderCommand::Share {
+            folder,
+            user,
+            project,
+            right,
+            until,
+        } => {
+            let until = until.map(|until| values::ahead(&until, true, view.now));
+            let mut body = Map::new();
+            for (field, value) in [("user", user), ("project", project)] {
+                if let Some(value) = value {
+                    body.insert(field.to_owned(), value.into());
+                }
+            }
+            body.insert("right".to_owned(), right.into());
+            if let Some(until) = until.transpose()? {
+                body.insert("until".to_owned(), json!(until));
+            }
+            let (path, body) = (format!("{}/shares", path(&folder)), Value::Object(body));
+            let made = client.send::<FolderShareView>(&path, &body).await?;
+            print(&view.said(&made.body, &made.read.id.to_string())?);
+        }
+        FolderCommand::Shares { folder } => {
+            let path = format!("{}/shares", path(&folder));
+            print(&view.list(&client.get(&path).await?, columns::FOLDER_SHARES)?);
+        }
+        FolderCommand::Unshare { folder, shares } => {
+            for share in shares {
+                let path = format!("{}/shares/{}", path(&folder), encoded(&share));
+                client.call(Method::DELETE, &path, Extra::default()).await?;
+                let said = format!("{share}  taken back");
+                print(&view.said(&json!({"id": share}), &said)?);
+            }
+        }
+        FolderCommand::Sessions { folder } => {
+            let path = format!("{}/sessions", path(&folder));
+            print(&view.list(&client.get(&path).await?, columns::FOLDER_SESSIONS)?);
+        }
+        FolderCommand::Invitations => {
+            let offered = client.get(INVITATIONS).await?;
+            print(&view.list(&offered, columns::FOLDER_INVITATIONS)?);
+        }
+        FolderCommand::Accept { invitations } => {
+            for invitation in invitations {
+                let path = format!("{INVITATIONS}/{}/accept", encoded(&invitation));
+                let taken = client.call(Method::POST, &path, Extra::default()).await?;
+                print(&view.one(&taken.json()?, columns::FOLDERS)?);
+            }
+        }
+        FolderCommand::Decline { invitations } => {
+            for invitation in invitations {
+                let path = format!("{INVITATIONS}/{}/decline", encoded(&invitation));
+                client.call(Method::POST, &path, Extra::default()).await?;
+                let said = format!("{invitation}  declined");
+                print(&view.said(&json!({"id": invitation}), &said)?);
+            }
+        }
+        FolderCommand::Leave { folders } => {
+            for folder in folders {
+                act(client, &folder, "leave").await?;
+                print(&view.said(&json!({"name": folder}), &format!("{folder}  left"))?);
             }
         }
         FolderCommand::Usage => {

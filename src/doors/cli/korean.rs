@@ -442,6 +442,23 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("folder restore", "휴지통의 폴더를 파일과 함께 되돌립니다"),
     (
+        "folder share",
+        "폴더를 사용자나 프로젝트 구성원과 공유합니다. 사용자는 초대를 받아야 합니다",
+    ),
+    ("folder shares", "폴더를 공유한 상대를 나열합니다"),
+    (
+        "folder unshare",
+        "폴더의 공유를 해제합니다. 파일 전송은 끝납니다",
+    ),
+    (
+        "folder sessions",
+        "폴더를 마운트하고 끝나지 않은 세션을 나열합니다",
+    ),
+    ("folder invitations", "공유받은 폴더의 초대를 나열합니다"),
+    ("folder accept", "폴더 공유 초대를 받습니다"),
+    ("folder decline", "폴더 공유 초대를 거절합니다"),
+    ("folder leave", "직접 공유받은 폴더를 돌려줍니다"),
+    (
         "folder usage",
         "사용자마다 폴더가 쓰는 크기와 한도를 나열합니다",
     ),

@@ -13,11 +13,13 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use bytes::BytesMut;
 use rules::folder_path::{FolderEntryKind, MAX_FOLDER_PATH};
+use rules::folder_rights::{FolderRight, FolderVerb};
 use rules::refusal::Refusal;
 use rules::refusals;
 use serde::Deserialize;
 use server::Failure;
-use server::access::{Caller, Lease, lease};
+use server::access::{Caller, Lease};
+use server::actions::folders;
 use server::actions::folders::files::{self, FilePreview};
 use server::actions::folders::uploads::{self, FolderPiece, NewFolderFile};
 
@@ -43,6 +45,8 @@ pub struct FolderFilesPage {
     pub f: PageLayout,
     pub id: String,
     pub folder: String,
+    /// The user who looks may change its files.
+    pub writes: bool,
     pub crumbs: Vec<PathCrumb>,
     /// The directory, as text.
     pub here: String,
@@ -88,6 +92,8 @@ pub struct FolderEntryPage {
     pub t: Text,
     pub f: PageLayout,
     pub id: String,
+    /// The user who looks may change the files of the folder.
+    pub writes: bool,
     pub crumbs: Vec<PathCrumb>,
     pub name: String,
     pub path: String,
@@ -111,6 +117,8 @@ pub struct FolderRemovedPage {
     pub t: Text,
     pub f: PageLayout,
     pub id: String,
+    /// The user who looks may change the files of the folder.
+    pub writes: bool,
     pub crumbs: Vec<PathCrumb>,
     pub rows: Vec<RemovedFileRow>,
 }
@@ -208,6 +216,7 @@ async fn read(
     };
     let found = files::list(&console.server, caller, id, &asked).await?;
     let id = found.folder.id.to_string();
+    let writes = may_write(console, caller, &id).await?;
     let base = files_address(&id, &found.path);
     let words = match asked.q.as_str() {
         "" => String::new(),
@@ -220,6 +229,7 @@ async fn read(
         f: layout(console, visit, caller, Nav::Folders),
         folder: found.folder.name.to_string(),
         crumbs: crumbs(t, &id, found.folder.name.as_str(), &found.path),
+        writes,
         total: t.folder_files_total(found.page.estimated_total),
         usage: match found.folder.counted {
             Some(counted) => t.folder_files_usage(
@@ -418,6 +428,12 @@ async fn show_entry(
     }
 }
 
+/// Whether the caller may change the files of a folder.
+async fn may_write(console: &PagesContext, caller: &Caller, id: &str) -> Result<bool, Failure> {
+    let known = folders::get(&console.server, caller, id).await?;
+    Ok(known.right >= Some(FolderRight::Rw))
+}
+
 async fn read_entry(
     console: &PagesContext,
     visit: &RequestContext,
@@ -428,6 +444,7 @@ async fn read_entry(
     let t = visit.text;
     let found = files::show(&console.server, caller, id, path).await?;
     let id = found.folder.id.to_string();
+    let writes = may_write(console, caller, &id).await?;
     let entry = found.entry;
     let is_file = entry.kind == FolderEntryKind::File;
     let mut facts = vec![(
@@ -453,6 +470,7 @@ async fn read_entry(
             FolderEntryKind::Directory => archive_address(&id, &entry.path, "zip"),
             _ => String::new(),
         },
+        writes,
         removal: entry_address(&id, "remove", &entry.path),
         text: None,
         table: None,
@@ -599,6 +617,7 @@ async fn read_removed(
     let t = visit.text;
     let (folder, removed) = files::removed(&console.server, caller, id).await?;
     let id = folder.id.to_string();
+    let writes = may_write(console, caller, &id).await?;
     let row = |one: RemovedEntryView| RemovedFileRow {
         id: one.id.to_string(),
         icon: match one.kind {
@@ -620,6 +639,7 @@ async fn read_removed(
         t,
         f: layout(console, visit, caller, Nav::Folders),
         crumbs: crumbs(t, &id, folder.name.as_str(), ""),
+        writes,
         rows: removed.into_iter().map(row).collect(),
         id,
     })
@@ -717,7 +737,8 @@ async fn take(
     directory: &mut String,
 ) -> Result<u64, Failure> {
     let server = &console.server;
-    let mut lease = lease(server, caller);
+    let folder = folders::get(server, caller, id).await?.id;
+    let mut lease = files::lease(server, caller, folder, FolderVerb::Write);
     let (mut count, mut overwrite) = (0, false);
     while let Some(mut field) = form.next_field().await? {
         match field.name() {

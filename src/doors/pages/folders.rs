@@ -1,5 +1,6 @@
-//! `/folders`: the folders of the user who looks, a form for a new one, and the question before one goes to the trash.
-//! Those of other users are listed by the API and the command line. Decides nothing.
+//! `/folders`: the folders of the user who looks, those that are shared with them or offered, a form for a new one, and the
+//! question before one goes to the trash. All that administrators see is listed by the API and the command line. Decides
+//! nothing.
 
 use api::folders::{FolderView, NewFolderBody};
 use api::storage::StorageView;
@@ -10,11 +11,13 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
 use rules::folder::{FolderKind, FolderState};
+use rules::folder_rights::FolderRight;
 use rules::storage::StorageLevel;
 use rules::units::Timestamp;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
+use server::actions::folders::sharing;
 use server::actions::{folders, storage};
 
 use super::authentication::PageCaller;
@@ -35,6 +38,8 @@ pub struct FoldersPage {
     pub f: PageLayout,
     pub folders: Vec<OwnFolderRow>,
     pub trash: Vec<OwnFolderRow>,
+    pub shared: Vec<SharedFolderRow>,
+    pub invitations: Vec<FolderInvitationRow>,
     pub space: FolderSpace,
     /// As it was typed.
     pub name: String,
@@ -62,6 +67,32 @@ pub struct OwnFolderRow {
     pub purged: String,
     /// It can be restored.
     pub is_back: bool,
+}
+
+/// A folder of another user that is shared with the one who looks.
+pub struct SharedFolderRow {
+    pub id: String,
+    pub name: String,
+    pub owner: String,
+    /// What may be done with it, in words.
+    pub right: &'static str,
+    pub size: String,
+    /// It can be opened: it is not in the trash.
+    pub is_ready: bool,
+    /// It can be moved to the trash.
+    pub trashes: bool,
+    /// It can be restored.
+    pub is_back: bool,
+}
+
+/// A folder that another user offers.
+pub struct FolderInvitationRow {
+    pub id: String,
+    pub name: String,
+    pub owner: String,
+    pub right: &'static str,
+    /// Empty: until it is taken back.
+    pub until: String,
 }
 
 pub(super) fn router() -> Router<PagesContext> {
@@ -96,6 +127,8 @@ async fn read(
 ) -> Result<FoldersPage, Failure> {
     let now = console.server.clock().now();
     let own = folders::own(&console.server, caller).await?;
+    let shared = folders::shared(&console.server, caller).await?;
+    let offered = sharing::invitations(&console.server, caller).await?;
     let taken = storage::own(&console.server, caller).await?;
     let (ready, trash): (Vec<_>, Vec<_>) = own
         .iter()
@@ -108,9 +141,47 @@ async fn read(
         f: layout(console, visit, caller, Nav::Folders),
         folders: rows(ready),
         trash: rows(trash),
+        shared: shared.iter().map(|one| shared_row(visit, one)).collect(),
+        invitations: offered
+            .into_iter()
+            .map(|one| FolderInvitationRow {
+                id: one.id.to_string(),
+                name: one.name.to_string(),
+                owner: one.owner.name.to_string(),
+                right: right_words(visit.text, one.right),
+                until: one
+                    .ends_at
+                    .map_or_else(String::new, |at| visit.clock.date(at)),
+            })
+            .collect(),
         space: space(visit.text, &taken),
         name,
     })
+}
+
+fn shared_row(visit: &RequestContext, folder: &FolderView) -> SharedFolderRow {
+    let manages = folder.right == Some(FolderRight::Rwd);
+    SharedFolderRow {
+        id: folder.id.to_string(),
+        name: folder.name.to_string(),
+        owner: folder.owner.name.to_string(),
+        right: folder
+            .right
+            .map_or("", |right| right_words(visit.text, right)),
+        size: folder.bytes.map_or_else(String::new, components::size),
+        is_ready: folder.state == FolderState::Ready,
+        trashes: manages && folder.state == FolderState::Ready,
+        is_back: manages && folder.state == FolderState::Trashed,
+    }
+}
+
+/// What a right gives.
+pub(super) fn right_words(t: Text, right: FolderRight) -> &'static str {
+    match right {
+        FolderRight::Ro => t.folder_shares_ro(),
+        FolderRight::Rw => t.folder_shares_rw(),
+        FolderRight::Rwd => t.folder_shares_rwd(),
+    }
 }
 
 fn space(t: Text, taken: &StorageView) -> FolderSpace {

@@ -1,13 +1,19 @@
-//! What a user may do with folders: each makes and mounts their own; who may change all sessions of the owner may rename,
-//! trash and restore them, too. Files are the owner's alone. A directory is made before its row, so that each row has one.
+//! What a user may do with folders: each makes and mounts their own, and does with those of others what shares give; who may
+//! change all sessions of the owner may rename, trash and restore them, too. `rules::folder_rights` is asked before each act.
+//! A directory is made before its row, so that each row has one.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use api::folders::{FolderPatchBody, FolderView, NewFolderBody};
+use api::mounts::NewMountBody;
 use api::sessions::Owner;
+use rules::codes::{FOLDER_FILES_OWN, FOLDER_NOT_FOUND};
 use rules::folder::{
-    Folder, FolderAccess, FolderKind, FolderMount, FolderName, FolderState, HOME, RequestedMount,
-    access, check_access, mount_plan,
+    Folder, FolderKind, FolderMount, FolderName, FolderState, HOME, RequestedMount, mount_plan,
+};
+use rules::folder_rights::{
+    EffectiveRight, FolderRight, FolderShare, FolderVerb, check_right, effective_right,
 };
 use rules::names::{FolderId, UserId};
 use rules::permissions::{Permission, Subject, reach};
@@ -15,6 +21,7 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::Session;
 use rules::storage::{StorageLevel, level};
+use rules::units::Timestamp;
 use store::folders::{FolderLimit, FolderStore, is_full};
 
 use super::storage::folder_limit;
@@ -27,6 +34,7 @@ use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server, ServerFault};
 
 pub mod files;
+pub mod sharing;
 mod turns;
 pub mod uploads;
 
@@ -38,34 +46,66 @@ const MAX_FOLDERS: usize = 200;
 /// Sessions that a refusal names. Higher: its sentence fills the page. Lower: the others are found by trying again.
 const MAX_NAMED: usize = 5;
 
-/// The folders that the caller may see, by owner and name, those in the trash last.
+/// The folders that the caller may see, those that are shared with them included, by owner and name, those in the trash last.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<FolderView>, Failure> {
     somewhere(caller, Permission::SessionsRead)?;
     let own = reach(&caller.subject, Permission::SessionsRead);
+    let (subject, now) = (caller.subject.clone(), server.clock().now());
     server
         .catalog()
         .read("list folders", move |view| {
-            Ok(view.folders(&own)?.into_iter().map(show).collect())
+            let shares = view.folder_shares_for(&subject)?;
+            let mut all = view.folders(&own)?;
+            let known: BTreeSet<FolderId> = all.iter().map(|one| one.folder.id).collect();
+            let shared = shared_with(view, &subject, &shares, now)?.into_iter();
+            all.extend(shared.filter(|one| !known.contains(&one.folder.id)));
+            all.sort_by(|a, b| place_of(a).cmp(&place_of(b)));
+            let shown = all.into_iter().map(|one| show(one, &subject, &shares, now));
+            Ok(shown.collect())
         })
         .await
+}
+
+/// Where a folder stands in a list.
+fn place_of(record: &FolderRecord) -> (&str, bool, &str, FolderId) {
+    let folder = &record.folder;
+    let (owner, name) = (record.owner_name.as_str(), folder.name.as_str());
+    (owner, folder.trashed_at.is_some(), name, folder.id)
+}
+
+/// The folders of others that are shared with the caller, by owner and name, those in the trash last.
+pub async fn shared(server: &Server, caller: &Caller) -> Result<Vec<FolderView>, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let (subject, now) = (&caller.subject, server.clock().now());
+    server.catalog().read_now("list shared folders", |view| {
+        let shares = view.folder_shares_for(subject)?;
+        let mut all = shared_with(view, subject, &shares, now)?;
+        all.sort_by(|a, b| place_of(a).cmp(&place_of(b)));
+        let shown = all.into_iter().map(|one| show(one, subject, &shares, now));
+        Ok(shown.collect())
+    })
 }
 
 /// The caller's own folders, by name, those in the trash last.
 pub async fn own(server: &Server, caller: &Caller) -> Result<Vec<FolderView>, Failure> {
     allowed(caller, Permission::SessionsRead)?;
-    let user = caller.subject.user;
+    let (subject, now) = (&caller.subject, server.clock().now());
     server.catalog().read_now("list own folders", |view| {
-        Ok(view.folders_of(user)?.into_iter().map(show).collect())
+        let own = view.folders_of(subject.user)?.into_iter();
+        Ok(own.map(|one| show(one, subject, &[], now)).collect())
     })
 }
 
-/// One of `list`: by id, or one of the caller's own by name.
+/// One of `list`: by id, one of the caller's own by name, or one that is shared with them by name or as OWNER/NAME.
 ///
-/// Errors: `folder.not-found`.
+/// Errors: `folder.not-found`, `folder.ambiguous`.
 pub async fn get(server: &Server, caller: &Caller, which: &str) -> Result<FolderView, Failure> {
     somewhere(caller, Permission::SessionsRead)?;
+    let now = server.clock().now();
     server.catalog().read_now("show a folder", |view| {
-        find(view, caller, which, FolderState::Ready).map(show)
+        let found = find(view, caller, which, FolderState::Ready, now)?;
+        let shares = shares_of(view, found.folder.id)?;
+        Ok(show(found, &caller.subject, &shares, now))
     })
 }
 
@@ -97,7 +137,7 @@ pub async fn create(
         .write(Lane::Requests, "make a folder", move |rows| {
             once(rows, key.as_ref(), || {
                 insert(rows, &caller, &folder)?;
-                again(rows, folder.id)
+                again(rows, &caller, folder.id, rows.now)
             })
         })
         .await;
@@ -109,7 +149,7 @@ pub async fn create(
 
 /// Gives a folder another name. Sessions that mount it go on.
 ///
-/// Errors: `folder.not-found`, `folder.stale`, `role.permission-missing`; as `create`.
+/// Errors: `folder.not-found`, `folder.stale`, `role.permission-missing`, `folder.right-missing`; as `create`.
 pub async fn change(
     server: &Server,
     caller: &Caller,
@@ -146,7 +186,8 @@ pub async fn change(
 
 /// Moves a folder into the trash; its files stay until it is purged.
 ///
-/// Errors: `folder.not-found`, `folder.in-trash`, `folder.purging`, `folder.mounted`, `role.permission-missing`.
+/// Errors: `folder.not-found`, `folder.in-trash`, `folder.purging`, `folder.mounted`, `role.permission-missing`,
+/// `folder.right-missing`.
 pub async fn trash(server: &Server, caller: &Caller, which: &str) -> Result<FolderView, Failure> {
     somewhere(caller, Permission::SessionsWrite)?;
     let state = FolderState::Ready;
@@ -156,7 +197,7 @@ pub async fn trash(server: &Server, caller: &Caller, which: &str) -> Result<Fold
             FolderState::Trashed => return Err(refusals::folder_in_trash(&folder.name).into()),
             FolderState::Purging => return Err(refusals::folder_purging(&folder.name).into()),
         }
-        let sessions = rows.sessions_that_mount(folder.id)?;
+        let sessions = sharing::sessions_with_right(rows, folder, rows.now)?;
         if !sessions.is_empty() {
             let named = sessions.iter().take(MAX_NAMED).map(ToString::to_string);
             let mut named: Vec<String> = named.collect();
@@ -174,7 +215,8 @@ pub async fn trash(server: &Server, caller: &Caller, which: &str) -> Result<Fold
 
 /// Takes a folder out of the trash, with all its files.
 ///
-/// Errors: `folder.not-found`, `folder.not-trashed`, `folder.purging`, `folder.name-taken`, `role.permission-missing`.
+/// Errors: `folder.not-found`, `folder.not-trashed`, `folder.purging`, `folder.name-taken`,
+/// `role.permission-missing`, `folder.right-missing`.
 pub async fn restore(server: &Server, caller: &Caller, which: &str) -> Result<FolderView, Failure> {
     somewhere(caller, Permission::SessionsWrite)?;
     let state = FolderState::Trashed;
@@ -206,8 +248,8 @@ async fn edit(
     server
         .catalog()
         .write(Lane::Requests, "change a folder", move |rows| {
-            let before = find(rows, &caller, &which, prefer)?.folder;
-            check_access(&caller.subject, &before, FolderAccess::Manage)?;
+            let before = find(rows, &caller, &which, prefer, rows.now)?.folder;
+            permitted(rows, &caller.subject, &before, FolderVerb::Manage, rows.now)?;
             let mut after = before.clone();
             if let Some(code) = change(rows, &mut after)? {
                 rows.put_folder(&after)?;
@@ -226,7 +268,7 @@ async fn edit(
                     (was.as_str(), is.as_str()),
                 )?;
             }
-            again(rows, before.id)
+            again(rows, &caller, before.id, rows.now)
         })
         .await
 }
@@ -255,33 +297,46 @@ pub(super) async fn first_home(
     Ok(Some(home))
 }
 
-/// What a launch of `subject` mounts. `home`: the id that a home folder has once this launch has made it.
+/// What a launch of `subject` mounts; read-only where a share gives no more. `home`: the id that a home folder has once this
+/// launch has made it.
 ///
-/// Errors: `folder.unknown`, `mount.target`, `mount.subpath`, each at its field; `mount.target-twice`,
+/// Errors: `folder.unknown`, `folder.ambiguous`, `mount.target`, `mount.subpath`, each at its field; `mount.target-twice`,
 /// `mount.target-nested`, `mount.too-many`; `token.scope-missing`.
 pub(super) fn resolve(
     view: &ReadTransaction<'_>,
     subject: &Subject,
     asked: &[RequestedMount],
     home: Option<FolderId>,
+    now: Timestamp,
 ) -> Result<Vec<FolderMount>, Failure> {
     let mut mounts = Vec::with_capacity(asked.len());
     for (number, mount) in asked.iter().enumerate() {
         let typed = mount.folder.trim();
         let found = match typed.parse::<FolderId>() {
             Ok(id) => view.folder(id)?,
-            Err(_) => view.ready_folder(subject.user, typed)?,
+            Err(_) => {
+                let found = named(view, subject, typed, FolderState::Ready, now);
+                found.map_err(|failure| match failure {
+                    Failure::Refusal(refusal) => at_mount(refusal, number).into(),
+                    fault => fault,
+                })?
+            }
         };
-        let mine = found
+        let ready = found
             .map(|found| found.folder)
-            .filter(|folder| folder.state == FolderState::Ready && folder.owner == subject.user);
-        if let Some(folder) = &mine {
-            // A token may lack a scope.
-            check_access(subject, folder, FolderAccess::Own)?;
-        }
+            .filter(|folder| folder.state == FolderState::Ready);
+        let held = match ready {
+            Some(folder) => mountable(view, subject, &folder, now)?.map(|right| (folder, right)),
+            None => None,
+        };
         let home = home.filter(|_| typed == HOME);
-        let made = match (mine, home) {
-            (Some(folder), _) => mount.of(folder.id, &folder.name),
+        let made = match (held, home) {
+            (Some((folder, right)), _) => {
+                mount.of(folder.id, &folder.name).map(|made| FolderMount {
+                    read_only: made.read_only || right == FolderRight::Ro,
+                    ..made
+                })
+            }
             (None, Some(home)) => mount.of(home, &FolderName::home()),
             (None, None) => {
                 let shown: String = typed
@@ -295,6 +350,31 @@ pub(super) fn resolve(
         mounts.push(made.map_err(|refusal| at_mount(refusal, number))?);
     }
     Ok(mount_plan(mounts).map_err(|refusal| refusal.at("/mounts"))?)
+}
+
+/// What asks for a mount once more: by the name of the subject's own folder, else by id.
+pub(super) fn asked_again(
+    view: &ReadTransaction<'_>,
+    subject: &Subject,
+    mount: &FolderMount,
+) -> Result<NewMountBody, Failure> {
+    let asked = NewMountBody::from(mount);
+    let own = view.ready_folder(subject.user, mount.name.as_str())?;
+    if own.is_some_and(|own| own.folder.id == mount.folder) {
+        return Ok(asked);
+    }
+    let found = view.folder(mount.folder)?.map(|found| found.folder);
+    match found {
+        // By name one of another user would be another folder of the subject's own.
+        Some(folder) if folder.owner != subject.user || folder.state == FolderState::Ready => {
+            Ok(NewMountBody {
+                folder: folder.id.to_string(),
+                ..asked
+            })
+        }
+        // The launch says by its name that it is gone.
+        _ => Ok(asked),
+    }
 }
 
 fn at_mount(refusal: Refusal, number: usize) -> Refusal {
@@ -339,42 +419,140 @@ pub(super) fn forget_unused(server: &Server, made: Option<FolderId>) {
     }
 }
 
-/// Refuses to start a session again whose folders are not all ready, and its owner's.
+/// Refuses to start a session again whose folders are not all ready, and its owner's or shared with them. Those that are
+/// shared read-only by now it mounts read-only from now on.
 ///
 /// Errors: `folder.in-trash`, `folder.not-found`.
-pub(super) fn refuse_gone(rows: &Rows<'_>, session: &Session) -> Result<(), Failure> {
-    for mount in &session.mounts {
-        match rows.folder(mount.folder)?.map(|found| found.folder) {
-            Some(folder) if folder.owner != session.owner => {
-                return Err(refusals::folder_not_found().into());
-            }
-            Some(folder) if folder.state == FolderState::Ready => {}
-            Some(folder) => return Err(refusals::folder_in_trash(&folder.name).into()),
-            None => return Err(refusals::folder_not_found().into()),
+pub(super) fn refuse_gone(rows: &Rows<'_>, session: &mut Session) -> Result<(), Failure> {
+    for mount in &mut session.mounts {
+        let found = rows.folder(mount.folder)?.map(|found| found.folder);
+        let folder = found.ok_or_else(refusals::folder_not_found)?;
+        let right = rows.right_to_files(session.owner, &folder, rows.now)?;
+        let right = right.ok_or_else(refusals::folder_not_found)?;
+        if folder.state != FolderState::Ready {
+            return Err(refusals::folder_in_trash(&folder.name).into());
         }
+        mount.read_only |= right == FolderRight::Ro;
     }
     Ok(())
 }
 
-/// The folder that is meant: by id where the caller may see it, else of the caller's own by name. Of several of one name the
-/// one of state `prefer`, and of several of those the one that was trashed last.
+/// The right of a subject to the files of a folder; None where they have none, and where they do not see it.
+///
+/// Errors: `token.scope-missing`.
+fn mountable(
+    view: &ReadTransaction<'_>,
+    subject: &Subject,
+    folder: &Folder,
+    now: Timestamp,
+) -> Result<Option<FolderRight>, Failure> {
+    match permitted(view, subject, folder, FolderVerb::Read, now) {
+        Ok(right) => Ok(right.files),
+        Err(Failure::Refusal(refusal))
+            if [FOLDER_NOT_FOUND, FOLDER_FILES_OWN].contains(&refusal.code.as_str()) =>
+        {
+            Ok(None)
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Refuses a subject who may not do `verb` with a folder. Costs one range of an index.
+///
+/// Errors: those of `check_right`.
+fn permitted(
+    view: &ReadTransaction<'_>,
+    subject: &Subject,
+    folder: &Folder,
+    verb: FolderVerb,
+    now: Timestamp,
+) -> Result<EffectiveRight, Failure> {
+    let shares = match folder.owner == subject.user {
+        true => Vec::new(),
+        false => shares_of(view, folder.id)?,
+    };
+    Ok(check_right(subject, folder, &shares, verb, now)?)
+}
+
+fn shares_of(view: &ReadTransaction<'_>, folder: FolderId) -> Result<Vec<FolderShare>, Failure> {
+    let known = view.folder_shares(folder)?.into_iter();
+    Ok(known.map(|record| record.share).collect())
+}
+
+/// The folders of others whose files a subject may read, in no order. `shares`: those that are for the subject. Costs one row
+/// by key for each.
+fn shared_with(
+    view: &ReadTransaction<'_>,
+    subject: &Subject,
+    shares: &[FolderShare],
+    now: Timestamp,
+) -> Result<Vec<FolderRecord>, Failure> {
+    let ids: BTreeSet<FolderId> = shares.iter().map(|share| share.folder).collect();
+    let mut all = Vec::new();
+    for id in ids {
+        let Some(found) = view.folder(id)? else {
+            continue;
+        };
+        let right = effective_right(subject, &found.folder, shares, now);
+        let is_read = right.is_some_and(|right| right.files.is_some() && !right.owns);
+        if is_read {
+            all.push(found);
+        }
+    }
+    Ok(all)
+}
+
+/// The folder that is meant: by id where the caller may see it, else as `named` finds it.
+///
+/// Errors: `folder.not-found`, `folder.ambiguous`.
 fn find(
     view: &ReadTransaction<'_>,
     caller: &Caller,
     which: &str,
     prefer: FolderState,
+    now: Timestamp,
 ) -> Result<FolderRecord, Failure> {
     let found = match which.parse::<FolderId>() {
         Ok(id) => view.folder(id)?,
-        Err(_) => {
-            let own = view.folders_of(caller.subject.user)?.into_iter();
-            own.filter(|one| one.folder.name.as_str() == which)
-                .max_by_key(|one| (one.folder.state == prefer, one.folder.trashed_at))
-        }
+        Err(_) => named(view, &caller.subject, which, prefer, now)?,
     };
     let found = found.ok_or_else(refusals::folder_not_found)?;
-    access(&caller.subject, &found.folder)?;
+    permitted(view, &caller.subject, &found.folder, FolderVerb::See, now)?;
     Ok(found)
+}
+
+/// The folder of that name: one of the subject's own, else one that is shared with them, which OWNER/NAME names exactly. Of
+/// several of one owner and name the one of state `prefer`, and of several of those the one that was trashed last.
+///
+/// Errors: `folder.ambiguous` where several owners share one of that name.
+fn named(
+    view: &ReadTransaction<'_>,
+    subject: &Subject,
+    which: &str,
+    prefer: FolderState,
+    now: Timestamp,
+) -> Result<Option<FolderRecord>, Failure> {
+    let is_meant = |one: &FolderRecord| {
+        let name = one.folder.name.as_str();
+        // No name of a folder has a slash.
+        match which.split_once('/') {
+            Some((owner, of_owner)) => owner == one.owner_name.as_str() && of_owner == name,
+            None => which == name,
+        }
+    };
+    let rank = |one: &FolderRecord| (one.folder.state == prefer, one.folder.trashed_at);
+    let own = view.folders_of(subject.user)?.into_iter();
+    if let Some(own) = own.filter(is_meant).max_by_key(rank) {
+        return Ok(Some(own));
+    }
+    let shares = view.folder_shares_for(subject)?;
+    let mut shared = shared_with(view, subject, &shares, now)?;
+    shared.retain(is_meant);
+    let owners: BTreeSet<UserId> = shared.iter().map(|one| one.folder.owner).collect();
+    match owners.len() {
+        0 | 1 => Ok(shared.into_iter().max_by_key(rank)),
+        _ => Err(refusals::folder_ambiguous(which).into()),
+    }
 }
 
 fn name_of(typed: &str) -> Result<FolderName, Refusal> {
@@ -478,19 +656,30 @@ fn discard(server: &Server, id: FolderId) {
     }
 }
 
-fn again(view: &ReadTransaction<'_>, id: FolderId) -> Result<FolderView, Failure> {
-    let found = view.folder(id)?;
-    found
-        .map(show)
-        .ok_or_else(|| refusals::folder_not_found().into())
+fn again(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    id: FolderId,
+    now: Timestamp,
+) -> Result<FolderView, Failure> {
+    let found = view.folder(id)?.ok_or_else(refusals::folder_not_found)?;
+    let shares = shares_of(view, id)?;
+    Ok(show(found, &caller.subject, &shares, now))
 }
 
-fn show(row: FolderRecord) -> FolderView {
+/// `shares`: at least those of the folder that are for the subject.
+fn show(
+    row: FolderRecord,
+    subject: &Subject,
+    shares: &[FolderShare],
+    now: Timestamp,
+) -> FolderView {
+    let right = effective_right(subject, &row.folder, shares, now);
     let owner = Owner {
         id: row.folder.owner,
         name: row.owner_name,
     };
-    FolderView::new(row.folder, owner)
+    FolderView::new(row.folder, owner, right.and_then(|right| right.files))
 }
 
 pub(crate) fn note(

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use rules::folder::{Folder, FolderKind, FolderName, FolderState, FolderUse};
-use rules::names::{FolderId, SessionName, UserId, UserName};
+use rules::names::{FolderId, UserId, UserName};
 use rules::permissions::Reach;
 use rules::tenancy::DomainId;
 use rules::units::Timestamp;
@@ -128,17 +128,6 @@ impl ReadTransaction<'_> {
             all.extend(session.mounts.iter().map(|mount| mount.folder));
         }
         Ok(all)
-    }
-
-    /// The names of sessions that are not over and mount the folder, in order. Costs one visit of each live session.
-    pub(crate) fn sessions_that_mount(&self, id: FolderId) -> Result<Vec<SessionName>, Failure> {
-        let live = self.live_sessions()?;
-        let mounts = live
-            .iter()
-            .filter(|session| session.mounts.iter().any(|mount| mount.folder == id));
-        let mut names: Vec<SessionName> = mounts.map(|session| session.name.clone()).collect();
-        names.sort();
-        Ok(names)
     }
 }
 

@@ -467,6 +467,9 @@ impl Rows<'_> {
         if !change(&mut after) {
             return Ok(ConditionalWrite::No);
         }
+        if after.restart && !before.restart {
+            self.hold_restart(&mut after)?;
+        }
         after.generation = before.generation + 1;
         if self.store_session(&after, &before)? == ConditionalWrite::No {
             return Ok(ConditionalWrite::No);

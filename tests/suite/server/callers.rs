@@ -139,6 +139,29 @@ fn expected(caller: Caller, route: &DocumentedRoute) -> Option<Came> {
                 Administrator,
             ],
         ),
+        // So is sharing it; administrators see its shares and take them back.
+        Permission::SessionsWrite if route.operation == "shareFolder" => among(
+            caller,
+            &[Owner],
+            &[
+                DomainAuditor,
+                SiteAuditor,
+                DomainAdministrator,
+                Administrator,
+            ],
+        ),
+        // Who sees it by a role has no share of it to leave.
+        Permission::SessionsWrite if route.operation == "leaveFolder" => among(
+            caller,
+            &[
+                Owner,
+                DomainAuditor,
+                SiteAuditor,
+                DomainAdministrator,
+                Administrator,
+            ],
+            &[],
+        ),
         Permission::SessionsWrite if at("/folders/{id}") => among(
             caller,
             &[Owner, DomainAdministrator, Administrator],

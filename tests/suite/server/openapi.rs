@@ -195,6 +195,9 @@ async fn real_answers_have_the_shapes_of_the_document() {
     assert_eq!(announced.await.status, 201);
     let folder = the_box.post(&the_box.mina, "/api/v1/folders", json!({"name": "data"}));
     assert_eq!(folder.await.status, 201);
+    let share = json!({"user": "jae"});
+    let share = the_box.post(&the_box.mina, "/api/v1/folders/data/shares", share);
+    assert_eq!(share.await.status, 201);
     let below = json!({"path": "train"});
     let below = the_box.post(&the_box.mina, "/api/v1/folders/data/mkdir", below);
     assert_eq!(below.await.status, 201);
@@ -294,6 +297,21 @@ async fn real_answers_have_the_shapes_of_the_document() {
         ),
         (&the_box.mina, "/api/v1/folders", "FolderPage"),
         (&the_box.mina, "/api/v1/folders/data", "Folder"),
+        (
+            &the_box.mina,
+            "/api/v1/folders/data/shares",
+            "FolderSharePage",
+        ),
+        (
+            &the_box.mina,
+            "/api/v1/folders/data/sessions",
+            "FolderSessionPage",
+        ),
+        (
+            &the_box.jae,
+            "/api/v1/folder-invitations",
+            "FolderInvitationPage",
+        ),
         (
             &the_box.mina,
             "/api/v1/folders/data/entries",

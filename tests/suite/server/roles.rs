@@ -106,6 +106,7 @@ fn body(route: &DocumentedRoute) -> String {
         Some("NewResourceGroupAccess") => json!({"everybody": true}).to_string(),
         Some("ResourceGroupWindows") => json!({"windows": []}).to_string(),
         Some("NewAppShare") => json!({}).to_string(),
+        Some("NewFolderShare") => json!({"user": "jae"}).to_string(),
         Some("NewFolder") => json!({"name": "new"}).to_string(),
         Some("FolderPatch") => json!({"name": "newer"}).to_string(),
         Some("NewFolderDirectory") => json!({"path": "new"}).to_string(),

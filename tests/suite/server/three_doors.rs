@@ -148,6 +148,37 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["restoreFolder"],
         &["folder restore x"],
     ),
+    (
+        "GET /folders/{id}/sharing",
+        &["listFolderShares", "listFolderSessions"],
+        &["folder shares x", "folder sessions x"],
+    ),
+    (
+        "POST /folders/{id}/share",
+        &["shareFolder"],
+        &["folder share x --user lee"],
+    ),
+    (
+        "POST /folders/{id}/unshare",
+        &["unshareFolder"],
+        &["folder unshare x 019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"],
+    ),
+    (
+        "POST /folders/{id}/leave",
+        &["leaveFolder"],
+        &["folder leave x"],
+    ),
+    ("", &["listFolderInvitations"], &["folder invitations"]),
+    (
+        "POST /folder-invitations/{id}/accept",
+        &["acceptFolder"],
+        &["folder accept 019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"],
+    ),
+    (
+        "POST /folder-invitations/{id}/decline",
+        &["declineFolder"],
+        &["folder decline 019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"],
+    ),
     ("", &["listStorage"], &["folder usage"]),
     (
         "GET /folders/{id}/files",
@@ -1064,6 +1095,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/courses.rs"),
         include_str!("../../../src/doors/pages/folders.rs"),
         include_str!("../../../src/doors/pages/folder_files.rs"),
+        include_str!("../../../src/doors/pages/folder_shares.rs"),
         include_str!("../../../src/doors/pages/apps.rs"),
         include_str!("../../../src/doors/pages/presets.rs"),
         include_str!("../../../src/doors/pages/resource_groups.rs"),

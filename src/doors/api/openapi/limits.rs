@@ -460,6 +460,14 @@ fn all() -> Vec<(&'static str, Value)> {
         ),
         ("/NewFolder/properties/name", own_folder()),
         ("/FolderPatch/properties/name", own_folder()),
+        (
+            // With one user or one project.
+            "/NewFolderShare",
+            json!({"oneOf": [
+                {"required": ["user"], "properties": {"user": {"type": "string", "minLength": 1}}},
+                {"required": ["project"], "properties": {"project": {"type": "string", "minLength": 1}}},
+            ]}),
+        ),
         ("/NewFolderDirectory/properties/path", in_folder()),
         ("/FolderMove/properties/from", in_folder()),
         ("/FolderMove/properties/to", in_folder()),

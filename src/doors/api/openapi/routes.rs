@@ -1550,7 +1550,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/folders",
         operation: "listFolders",
         tag: "folders",
-        summary: "List folders: your own, and those of users whose sessions you see",
+        summary: "List folders: your own, those that are shared with you, and those of users whose sessions you see",
         needs: READ,
         answer: SuccessReply::Schema("FolderPage"),
         ..ROUTE
@@ -1572,10 +1572,10 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/folders/{id}",
         operation: "getFolder",
         tag: "folders",
-        summary: "Show a folder, by id, or one of your own by name",
+        summary: "Show a folder, by id, by name, or one that is shared with you as OWNER/NAME",
         needs: READ,
         answer: SuccessReply::Schema("Folder"),
-        refusals: &[404],
+        refusals: &[404, 409],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1610,6 +1610,95 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: WRITE,
         answer: SuccessReply::Schema("Folder"),
         refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/folders/{id}/shares",
+        operation: "listFolderShares",
+        tag: "folders",
+        summary: "List whom a folder is shared with, and with which right",
+        needs: WRITE,
+        answer: SuccessReply::Schema("FolderSharePage"),
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/shares",
+        operation: "shareFolder",
+        tag: "folders",
+        summary: "Share a folder with a user, who is asked first, or with the members of a project",
+        needs: WRITE,
+        body: Some("NewFolderShare"),
+        status: 201,
+        answer: SuccessReply::Schema("FolderShare"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/folders/{id}/shares/{share}",
+        operation: "unshareFolder",
+        tag: "folders",
+        summary: "Take a share of a folder back; transfers of its files end",
+        needs: WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[400, 404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/folders/{id}/sessions",
+        operation: "listFolderSessions",
+        tag: "folders",
+        summary: "List the sessions that are not over and mount a folder",
+        needs: WRITE,
+        answer: SuccessReply::Schema("FolderSessionPage"),
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/leave",
+        operation: "leaveFolder",
+        tag: "folders",
+        summary: "Give a folder back that is shared with you alone",
+        needs: WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/folder-invitations",
+        operation: "listFolderInvitations",
+        tag: "folders",
+        summary: "List the folders that are offered to you",
+        needs: READ,
+        answer: SuccessReply::Schema("FolderInvitationPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folder-invitations/{id}/accept",
+        operation: "acceptFolder",
+        tag: "folders",
+        summary: "Take a folder that is offered to you",
+        needs: WRITE,
+        answer: SuccessReply::Schema("Folder"),
+        refusals: &[400, 404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folder-invitations/{id}/decline",
+        operation: "declineFolder",
+        tag: "folders",
+        summary: "Refuse a folder that is offered to you",
+        needs: WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[400, 404],
         ..ROUTE
     },
     DocumentedRoute {

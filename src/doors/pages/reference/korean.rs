@@ -120,6 +120,23 @@ const SUMMARIES: &[(&str, &str)] = &[
         "listFolders",
         "자기 폴더와 세션을 볼 수 있는 사용자의 폴더를 나열합니다",
     ),
+    ("listFolderShares", "폴더의 공유 대상과 권한을 나열합니다"),
+    (
+        "shareFolder",
+        "폴더를 사용자나 프로젝트 구성원과 공유합니다. 사용자는 초대를 받아야 합니다",
+    ),
+    (
+        "unshareFolder",
+        "폴더의 공유를 해제합니다. 그 파일의 전송은 끝납니다",
+    ),
+    (
+        "listFolderSessions",
+        "폴더를 마운트하고 끝나지 않은 세션을 나열합니다",
+    ),
+    ("leaveFolder", "직접 공유받은 폴더를 돌려줍니다"),
+    ("listFolderInvitations", "공유받은 폴더의 초대를 나열합니다"),
+    ("acceptFolder", "폴더 공유 초대를 받습니다"),
+    ("declineFolder", "폴더 공유 초대를 거절합니다"),
     ("createFolder", "자기 폴더를 만듭니다"),
     (
         "getFolder",

@@ -24,7 +24,10 @@ use super::super::docs::DocsPage;
 use super::super::folder_files::{
     FolderEntryPage, FolderFileRow, FolderFilesPage, FolderRemovedPage, PathCrumb, RemovedFileRow,
 };
-use super::super::folders::{FolderSpace, FoldersPage, OwnFolderRow};
+use super::super::folder_shares::{FolderSessionRow, FolderShareRow, FolderSharesPage};
+use super::super::folders::{
+    FolderInvitationRow, FolderSpace, FoldersPage, OwnFolderRow, SharedFolderRow,
+};
 use super::super::gpus::{self, GpuPage, GpusPage};
 use super::super::history;
 use super::super::hues;
@@ -297,6 +300,29 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                 .then(|| one("old", "28 Feb 10:00"))
                 .into_iter()
                 .collect(),
+            shared: (!is_empty)
+                .then(|| SharedFolderRow {
+                    id: "0199f0a3-6c1e-7d41".into(),
+                    name: "images".into(),
+                    owner: "kim".into(),
+                    right: t.folder_shares_ro(),
+                    size: "1.2 GiB".into(),
+                    is_ready: true,
+                    trashes: true,
+                    is_back: false,
+                })
+                .into_iter()
+                .collect(),
+            invitations: (!is_empty)
+                .then(|| FolderInvitationRow {
+                    id: "0199f0a3-6c1e-7d42".into(),
+                    name: "texts".into(),
+                    owner: "kim".into(),
+                    right: t.folder_shares_rw(),
+                    until: "28 Feb 10:00".into(),
+                })
+                .into_iter()
+                .collect(),
             space: FolderSpace {
                 text: t.folders_space_of("41 GiB", "50 GiB"),
                 percent: 82,
@@ -304,6 +330,44 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                 note: t.folders_space_near(),
             },
             name: String::new(),
+        };
+        all.push((name, page.render()));
+    }
+    for (name, is_empty) in [("folder-shares", false), ("folder-shares-none", true)] {
+        let page = FolderSharesPage {
+            t,
+            f: layout(t, Nav::Folders, false),
+            id: "0199f0a3-6c1e-7d40".into(),
+            folder: "data".into(),
+            owner: "kim".into(),
+            shares_on: true,
+            shares: (!is_empty)
+                .then(|| FolderShareRow {
+                    id: "0199f0a3-6c1e-7d43".into(),
+                    with: "lee".into(),
+                    right: t.folder_shares_ro(),
+                    until: "28 Feb 10:00".into(),
+                    is_accepted: false,
+                })
+                .into_iter()
+                .collect(),
+            sessions: (!is_empty)
+                .then(|| FolderSessionRow {
+                    name: "train".into(),
+                    owner: "lee".into(),
+                    access: t.folder_shares_rw(),
+                    is_over: true,
+                })
+                .into_iter()
+                .collect(),
+            rights: vec![components::Choice::new("ro", t.folder_shares_ro(), true)],
+            lifetimes: vec![components::Choice::new(
+                "0",
+                t.folder_shares_for_good(),
+                true,
+            )],
+            user: String::new(),
+            project: String::new(),
         };
         all.push((name, page.render()));
     }
@@ -331,6 +395,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             f: layout(t, Nav::Folders, false),
             id: "0199f0a3-6c1e-7d40".into(),
             folder: "data".into(),
+            writes: true,
             crumbs: crumbs(&[t.folders_title(), "data", "train"]),
             here: "train".into(),
             words: String::new(),
@@ -374,6 +439,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             t,
             f: layout(t, Nav::Folders, false),
             id: "0199f0a3-6c1e-7d40".into(),
+            writes: true,
             crumbs: crumbs(&[t.folders_title(), "data"]),
             rows: (!is_empty).then_some(row).into_iter().collect(),
         };
@@ -386,6 +452,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             t,
             f: layout(t, Nav::Folders, false),
             id: "0199f0a3-6c1e-7d40".into(),
+            writes: true,
             crumbs: crumbs(&[t.folders_title(), "data"]),
             name: "a.csv".into(),
             path: "train/a.csv".into(),

@@ -1,9 +1,10 @@
-//! What an owner does with the files of a folder from outside of sessions: looks at them, takes them, makes, moves and removes
-//! some. Each asks first who the owner is; what the disk does runs on threads that no caller waits on.
+//! What is done with the files of a folder from outside of sessions: users look at them, take them, make, move and remove
+//! some. Each asks first what the caller may do with them; what the disk does runs on threads that no caller waits on.
 
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::folders::{
     FolderEntryQuery, FolderEntryView, FolderMoveBody, FolderRemovalBody, NewFolderDirectoryBody,
@@ -12,8 +13,9 @@ use api::folders::{
 use api::page::ListPage;
 use base::observe::chain;
 use bytes::Bytes;
-use rules::folder::{Folder, FolderState, TRASH_DAYS, check_files};
+use rules::folder::{Folder, FolderState, TRASH_DAYS};
 use rules::folder_path::{FolderEntryKind, FolderPath};
+use rules::folder_rights::FolderVerb;
 use rules::names::FolderId;
 use rules::permissions::Permission;
 use rules::refusals;
@@ -26,8 +28,8 @@ use store::folders::position::EntryPosition;
 use tokio::task::JoinHandle;
 
 use super::turns::FolderTurn;
-use super::{FolderTurns, find, note};
-use crate::access::Caller;
+use super::{FolderTurns, find, note, permitted};
+use crate::access::{self, Caller, Lease};
 use crate::actions::{cursor, somewhere};
 use crate::appliance::lazy_stores::folder_error;
 use crate::catalog::{Lane, origin};
@@ -49,6 +51,9 @@ const MAX_PREVIEW_ROWS: usize = 200;
 const MAX_PREVIEW_COLUMNS: usize = 50;
 /// Bytes of one piece of a download, of which one is read ahead. Higher: more memory for each. Lower: more calls.
 const PIECE: u64 = 128 << 10;
+/// Between two looks whether the right to a folder still holds whose files are on their way. Longer: more is taken after its end
+/// than the two seconds that are promised. Shorter: each download costs more reads of the catalog.
+const LEASE_LOOK: Duration = Duration::from_secs(1);
 
 /// One page of a directory, with where it is.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,7 +68,7 @@ pub struct DirectoryPage {
 
 /// One page of a directory: directories first, then all else, by name.
 ///
-/// Errors: `folder.not-found`, `folder.files-own`, `folder.in-trash`, `folder.purging`; `folder.path-invalid`,
+/// Errors: `folder.not-found`, `folder.files-own`, `folder.right-missing`, `folder.in-trash`, `folder.purging`; `folder.path-invalid`,
 /// `folder.entry-not-found`, `folder.entry-link`; `limit.out-of-range`, `cursor.invalid`, `query.too-long`.
 pub async fn list(
     server: &Server,
@@ -75,39 +80,45 @@ pub async fn list(
     let path = wanted.path.clone();
     let (words, asked) = (wanted.q.clone(), wanted.cursor.clone());
     let signing = server.catalog().founding().cursor_key;
-    let done = on_files(server, caller, which, move |store, folder| {
-        if !(1..=MAX_PAGE_ENTRIES).contains(&limit) {
-            return Err(refusals::limit_out_of_range(MAX_PAGE_ENTRIES)
-                .at("/limit")
-                .into());
-        }
-        if words.len() > MAX_WORDS {
-            return Err(refusals::query_too_long(words.len(), MAX_WORDS)
-                .at("/q")
-                .into());
-        }
-        let path = FolderPath::parse(&path).map_err(|refusal| refusal.at("/path"))?;
-        let bound = format!("entries|{}|{path}|{words}", folder.id);
-        let after = match asked.as_deref() {
-            None | Some("") => None,
-            Some(text) => Some(cursor::read::<(bool, Vec<u8>)>(&signing, &bound, text)?),
-        };
-        let query = EntryQuery {
-            after: after.map(|(is_behind, name)| EntryPosition { is_behind, name }),
-            words,
-            limit,
-        };
-        let page = store.list(folder.id, &path, &query)?;
-        let next = page.next.map(|last| (last.is_behind, last.name));
-        let items = page.entries.into_iter();
-        let items = items.filter_map(|one| Some(view(&path.child(&one.name)?, &one)));
-        let list = ListPage {
-            items: items.collect(),
-            next_cursor: next.map(|last| cursor::write(&signing, &bound, &last)),
-            estimated_total: page.total,
-        };
-        Ok((path.to_string(), list, page.whole))
-    });
+    let done = on_files(
+        server,
+        caller,
+        which,
+        FolderVerb::Read,
+        move |store, folder| {
+            if !(1..=MAX_PAGE_ENTRIES).contains(&limit) {
+                return Err(refusals::limit_out_of_range(MAX_PAGE_ENTRIES)
+                    .at("/limit")
+                    .into());
+            }
+            if words.len() > MAX_WORDS {
+                return Err(refusals::query_too_long(words.len(), MAX_WORDS)
+                    .at("/q")
+                    .into());
+            }
+            let path = FolderPath::parse(&path).map_err(|refusal| refusal.at("/path"))?;
+            let bound = format!("entries|{}|{path}|{words}", folder.id);
+            let after = match asked.as_deref() {
+                None | Some("") => None,
+                Some(text) => Some(cursor::read::<(bool, Vec<u8>)>(&signing, &bound, text)?),
+            };
+            let query = EntryQuery {
+                after: after.map(|(is_behind, name)| EntryPosition { is_behind, name }),
+                words,
+                limit,
+            };
+            let page = store.list(folder.id, &path, &query)?;
+            let next = page.next.map(|last| (last.is_behind, last.name));
+            let items = page.entries.into_iter();
+            let items = items.filter_map(|one| Some(view(&path.child(&one.name)?, &one)));
+            let list = ListPage {
+                items: items.collect(),
+                next_cursor: next.map(|last| cursor::write(&signing, &bound, &last)),
+                estimated_total: page.total,
+            };
+            Ok((path.to_string(), list, page.whole))
+        },
+    );
     let (folder, (path, page, whole)) = done.await?;
     Ok(DirectoryPage {
         folder,
@@ -155,15 +166,21 @@ pub async fn show(
     path: &str,
 ) -> Result<EntryDetail, Failure> {
     let path = path.to_owned();
-    let done = on_files(server, caller, which, move |store, folder| {
-        let path = parsed(&path)?;
-        let entry = view(&path, &store.entry(folder.id, &path)?);
-        let preview = match entry.kind {
-            FolderEntryKind::File => preview(store, folder, &path)?,
-            _ => FilePreview::Nothing,
-        };
-        Ok((entry, path.parent().to_string(), preview))
-    });
+    let done = on_files(
+        server,
+        caller,
+        which,
+        FolderVerb::Read,
+        move |store, folder| {
+            let path = parsed(&path)?;
+            let entry = view(&path, &store.entry(folder.id, &path)?);
+            let preview = match entry.kind {
+                FolderEntryKind::File => preview(store, folder, &path)?,
+                _ => FilePreview::Nothing,
+            };
+            Ok((entry, path.parent().to_string(), preview))
+        },
+    );
     let (folder, (entry, parent, preview)) = done.await?;
     Ok(EntryDetail {
         folder,
@@ -257,6 +274,7 @@ fn table(text: &str, delimiter: u8, is_cut: bool) -> FilePreview {
 /// A file that is taken, as it was when it was opened.
 #[derive(Debug)]
 pub struct FileDownload {
+    pub folder: FolderId,
     pub name: String,
     pub size: u64,
     pub modified_at: Timestamp,
@@ -336,12 +354,19 @@ pub async fn open(
     path: &str,
 ) -> Result<FileDownload, Failure> {
     let path = path.to_owned();
-    let done = on_files(server, caller, which, move |store, folder| {
-        let path = parsed(&path)?;
-        Ok((path.shown_name(), store.file(folder.id, &path)?))
-    });
-    let (_, (name, open)) = done.await?;
+    let done = on_files(
+        server,
+        caller,
+        which,
+        FolderVerb::Read,
+        move |store, folder| {
+            let path = parsed(&path)?;
+            Ok((path.shown_name(), store.file(folder.id, &path)?))
+        },
+    );
+    let (folder, (name, open)) = done.await?;
     Ok(FileDownload {
+        folder: folder.id,
         name,
         size: open.size,
         modified_at: open.modified_at,
@@ -354,6 +379,7 @@ pub async fn open(
 
 /// An archive that is made while it is taken.
 pub struct ArchiveDownload {
+    pub folder: FolderId,
     pub name: String,
     pub kind: &'static str,
     /// None once it is over.
@@ -395,25 +421,32 @@ pub async fn archive(
     path: &str,
     format: &str,
 ) -> Result<ArchiveDownload, Failure> {
-    own_folder(server, caller, which)?;
+    folder_for(server, caller, which, FolderVerb::Read)?;
     let place = server.folder_turns().enter_archive(caller.subject.user)?;
     let (path, format) = (path.to_owned(), format.to_owned());
-    let done = on_files(server, caller, which, move |store, folder| {
-        let (format, ending, kind) = match format.as_str() {
-            "" | "zip" => (ArchiveFormat::Zip, "zip", "application/zip"),
-            "tar" => (ArchiveFormat::Tar, "tar", "application/x-tar"),
-            _ => return Err(refusals::folder_archive_format().at("/format").into()),
-        };
-        let path = parsed(&path)?;
-        let name = match path.is_top() {
-            true => folder.name.to_string(),
-            false => path.shown_name(),
-        };
-        let archive = store.archive(folder.id, &path, &name, format)?;
-        Ok((format!("{name}.{ending}"), kind, archive))
-    });
-    let (_, (name, kind, archive)) = done.await?;
+    let done = on_files(
+        server,
+        caller,
+        which,
+        FolderVerb::Read,
+        move |store, folder| {
+            let (format, ending, kind) = match format.as_str() {
+                "" | "zip" => (ArchiveFormat::Zip, "zip", "application/zip"),
+                "tar" => (ArchiveFormat::Tar, "tar", "application/x-tar"),
+                _ => return Err(refusals::folder_archive_format().at("/format").into()),
+            };
+            let path = parsed(&path)?;
+            let name = match path.is_top() {
+                true => folder.name.to_string(),
+                false => path.shown_name(),
+            };
+            let archive = store.archive(folder.id, &path, &name, format)?;
+            Ok((format!("{name}.{ending}"), kind, archive))
+        },
+    );
+    let (folder, (name, kind, archive)) = done.await?;
     Ok(ArchiveDownload {
+        folder: folder.id,
         name,
         kind,
         archive: Some(Box::new(archive)),
@@ -542,13 +575,13 @@ fn give_back(server: &Server, id: FolderId) -> Result<(), Failure> {
 
 /// What lies in the trash of a folder, newest first, with the folder.
 ///
-/// Errors: `folder.not-found`, `folder.files-own`, `folder.in-trash`, `folder.purging`.
+/// Errors: `folder.not-found`, `folder.files-own`, `folder.right-missing`, `folder.in-trash`, `folder.purging`.
 pub async fn removed(
     server: &Server,
     caller: &Caller,
     which: &str,
 ) -> Result<(Folder, Vec<RemovedEntryView>), Failure> {
-    let done = on_files(server, caller, which, |store, folder| {
+    let done = on_files(server, caller, which, FolderVerb::Read, |store, folder| {
         let all = store.removed(folder.id)?.into_iter();
         let shown = all.map(|one| RemovedEntryView {
             id: one.id,
@@ -623,16 +656,23 @@ fn refuse_many(count: usize, field: &str) -> Result<(), FolderError> {
     }
 }
 
-/// The folder whose files the caller asks for, where they are the caller's and it is ready.
+/// The folder whose files the caller asks for, where they may do `verb` with them and it is ready.
 ///
-/// Errors: `folder.not-found`, `folder.files-own`, `folder.in-trash`, `folder.purging`; `token.scope-missing`.
-pub(super) fn own_folder(server: &Server, caller: &Caller, which: &str) -> Result<Folder, Failure> {
+/// Errors: `folder.not-found`, `folder.files-own`, `folder.right-missing`, `folder.in-trash`, `folder.purging`;
+/// `token.scope-missing`.
+pub(super) fn folder_for(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    verb: FolderVerb,
+) -> Result<Folder, Failure> {
     somewhere(caller, Permission::SessionsWrite)?;
+    let now = server.clock().now();
     server
         .catalog()
         .read_now("look for a folder of files", |view| {
-            let folder = find(view, caller, which, FolderState::Ready)?.folder;
-            check_files(&caller.subject, &folder)?;
+            let folder = find(view, caller, which, FolderState::Ready, now)?.folder;
+            permitted(view, &caller.subject, &folder, verb, now)?;
             match folder.state {
                 FolderState::Ready => Ok(folder),
                 FolderState::Trashed => Err(refusals::folder_in_trash(&folder.name).into()),
@@ -641,16 +681,61 @@ pub(super) fn own_folder(server: &Server, caller: &Caller, which: &str) -> Resul
         })
 }
 
-/// Works on the files of the caller's folder on a thread that may wait for the disk; gives the folder, too.
+/// The lease of a stream into or out of a folder: that of its caller, which ends too where they may not do `verb` with the
+/// folder any more, at most `LEASE_LOOK` after that. Costs two reads by key a look.
+pub fn lease(server: &Server, caller: &Caller, folder: FolderId, verb: FolderVerb) -> Lease {
+    let proof = access::lease(server, caller);
+    let (server, caller) = (server.clone(), caller.clone());
+    let ended = async move {
+        loop {
+            tokio::time::sleep(LEASE_LOOK).await;
+            match may_still(&server, &caller, folder, verb) {
+                Ok(()) => {}
+                Err(Failure::Refusal(refusal)) => return refusal,
+                Err(failure) => {
+                    // A disk that stutters breaks no download off; the next look tells.
+                    tracing::warn!(%folder, error = %chain(&failure), "the right to a folder cannot be checked again");
+                }
+            }
+        }
+    };
+    Box::pin(async move {
+        tokio::select! {
+            refusal = proof => refusal,
+            refusal = ended => refusal,
+        }
+    })
+}
+
+fn may_still(
+    server: &Server,
+    caller: &Caller,
+    folder: FolderId,
+    verb: FolderVerb,
+) -> Result<(), Failure> {
+    let now = server.clock().now();
+    server
+        .catalog()
+        .read_now("check the right to a folder", |view| {
+            let found = view
+                .folder(folder)?
+                .ok_or_else(refusals::folder_not_found)?;
+            permitted(view, &caller.subject, &found.folder, verb, now)?;
+            Ok(())
+        })
+}
+
+/// Works on the files of a folder on a thread that may wait for the disk; gives the folder, too.
 ///
-/// Errors: as `own_folder`; `folder.too-many-at-once`; those of the work.
+/// Errors: as `folder_for`; `folder.too-many-at-once`; those of the work.
 pub(super) async fn on_files<T: Send + 'static>(
     server: &Server,
     caller: &Caller,
     which: &str,
+    verb: FolderVerb,
     work: impl FnOnce(&FolderStore, &Folder) -> Result<T, FolderError> + Send + 'static,
 ) -> Result<(Folder, T), Failure> {
-    let folder = own_folder(server, caller, which)?;
+    let folder = folder_for(server, caller, which, verb)?;
     let store = server.folders()?;
     let turn = server.folder_turns().enter(caller.subject.user).await?;
     let working = tokio::task::spawn_blocking(move || -> Result<(Folder, T), Failure> {
@@ -678,7 +763,7 @@ pub(super) async fn change_files<T: Send + 'static>(
     let (turns, user) = (Arc::clone(server.folder_turns()), caller.subject.user);
     let (server, caller, which) = (server.clone(), caller.clone(), which.to_owned());
     let act = async move {
-        let (folder, done) = on_files(&server, &caller, &which, work).await?;
+        let (folder, done) = on_files(&server, &caller, &which, FolderVerb::Write, work).await?;
         let id = folder.id;
         if let Some(how) = how(&done) {
             changed(&server, &caller, folder, how).await;

@@ -1,5 +1,7 @@
-//! Files on their way into a folder of the caller's: declared, sent in pieces at offsets, put in their place once they are
-//! whole. Each piece asks again whether the folder is still the caller's and ready.
+//! Files on their way into a folder: declared, sent in pieces at offsets, put in their place once they are whole. Each piece
+//! asks again whether its sender may still change the files of the folder, and whether it is ready.
+
+use std::collections::BTreeSet;
 
 use api::folders::FolderUploadView;
 use base64::Engine as _;
@@ -8,12 +10,13 @@ use bytes::Bytes;
 use rules::codes::{UPLOAD_BUSY, UPLOAD_NOT_FOUND};
 use rules::folder::FolderState;
 use rules::folder_path::FolderPath;
+use rules::folder_rights::FolderVerb;
 use rules::names::{FolderId, UploadId};
 use rules::refusals;
 use rules::units::Timestamp;
 use store::folders::staging::{DeclaredFile, PieceChecksum, StagedFile, StagingWriter};
 
-use super::files::{change_files, on_files, own_folder};
+use super::files::{change_files, folder_for, on_files};
 use crate::access::Caller;
 use crate::appliance::lazy_stores::folder_error;
 use crate::{Failure, Server, ServerFault};
@@ -39,7 +42,7 @@ pub struct NewFolderFile {
 
 /// Begins a file. An empty one is in its place at once.
 ///
-/// Errors: `folder.not-found`, `folder.files-own`, `folder.in-trash`, `folder.purging`; `folder.path-invalid`,
+/// Errors: `folder.not-found`, `folder.files-own`, `folder.right-missing`, `folder.in-trash`, `folder.purging`; `folder.path-invalid`,
 /// `folder.new-name-invalid`, `folder.entry-exists`, `upload.too-large`, `upload.too-many`, `quota.exceeded`, `disk.full`.
 pub async fn create(
     server: &Server,
@@ -47,14 +50,17 @@ pub async fn create(
     which: &str,
     asked: NewFolderFile,
 ) -> Result<FolderUploadView, Failure> {
-    own_folder(server, caller, which)?;
+    let own = folder_for(server, caller, which, FolderVerb::Write)?.id;
     let user = caller.subject.user;
     let others = server
         .catalog()
         .read_now("list folders of uploads", |view| {
             let all = view.folders_of(user)?.into_iter();
             let ready = all.filter(|one| one.folder.state == FolderState::Ready);
-            Ok(ready.map(|one| one.folder.id).collect::<Vec<FolderId>>())
+            let mut all: BTreeSet<FolderId> = ready.map(|one| one.folder.id).collect();
+            // Those of its owner and of others whom it is shared with count, too.
+            all.insert(own);
+            Ok(all)
         })?;
     let now = server.clock().now();
     let done = change_files(server, caller, which, placed, move |store, folder| {
@@ -97,13 +103,13 @@ fn placed((_, is_placed): &(StagedFile, bool)) -> Option<&'static str> {
 
 /// The files on their way into a folder, oldest first.
 ///
-/// Errors: `folder.not-found`, `folder.files-own`, `folder.in-trash`, `folder.purging`.
+/// Errors: `folder.not-found`, `folder.files-own`, `folder.right-missing`, `folder.in-trash`, `folder.purging`.
 pub async fn list(
     server: &Server,
     caller: &Caller,
     which: &str,
 ) -> Result<Vec<FolderUploadView>, Failure> {
-    let done = on_files(server, caller, which, |store, folder| {
+    let done = on_files(server, caller, which, FolderVerb::Write, |store, folder| {
         store.all_staged(folder.id)
     });
     let (folder, all) = done.await?;
@@ -151,9 +157,13 @@ pub async fn abort(
     which: &str,
     upload: UploadId,
 ) -> Result<(), Failure> {
-    let done = on_files(server, caller, which, move |store, folder| {
-        store.unstage(folder.id, upload.0)
-    });
+    let done = on_files(
+        server,
+        caller,
+        which,
+        FolderVerb::Write,
+        move |store, folder| store.unstage(folder.id, upload.0),
+    );
     done.await.map(|_| ())
 }
 
@@ -178,14 +188,18 @@ pub async fn append(
     offset: u64,
     checksum: Option<&str>,
 ) -> Result<FolderPiece, Failure> {
-    own_folder(server, caller, which)?;
+    folder_for(server, caller, which, FolderVerb::Write)?;
     let checksum = match checksum {
         Some(text) => Some(checksum_of(text).ok_or_else(refusals::upload_checksum_unknown)?),
         None => None,
     };
-    let done = on_files(server, caller, which, move |store, folder| {
-        store.append(folder.id, upload.0, offset, checksum)
-    });
+    let done = on_files(
+        server,
+        caller,
+        which,
+        FolderVerb::Write,
+        move |store, folder| store.append(folder.id, upload.0, offset, checksum),
+    );
     let (folder, writer) = done.await?;
     Ok(FolderPiece {
         server: server.clone(),
@@ -197,11 +211,21 @@ pub async fn append(
 }
 
 impl FolderPiece {
+    /// What it is on its way into.
+    pub fn folder(&self) -> FolderId {
+        self.folder
+    }
+
     /// Takes bytes of the piece.
     ///
     /// Errors: `upload.too-large`, `quota.exceeded`, `disk.full`; those of a caller who may go on no longer. Then nothing more is taken.
     pub async fn write(&mut self, bytes: Bytes) -> Result<(), Failure> {
-        own_folder(&self.server, &self.caller, &self.folder.to_string())?;
+        folder_for(
+            &self.server,
+            &self.caller,
+            &self.folder.to_string(),
+            FolderVerb::Write,
+        )?;
         let Some(mut writer) = self.writer.take() else {
             return Err(refusals::upload_busy().into());
         };

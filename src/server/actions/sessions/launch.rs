@@ -139,7 +139,7 @@ pub async fn launch(
                 let whose = (subjects.project, subjects.user);
                 let wanted = (&draft.spec, draft.replicas);
                 keep_within_budgets(rows, &seen, whose, wanted, rows.now)?;
-                draft.mounts = folders::resolve(rows, &subject, &mounts, made)?;
+                draft.mounts = folders::resolve(rows, &subject, &mounts, made, rows.now)?;
                 folders::note_mounts(rows, &by, &draft.mounts, home.as_ref())?;
                 let written = insert(rows, &draft, &subjects, name.as_str())?;
                 let mut names = NameCache::new(rows)?;
@@ -828,7 +828,7 @@ pub async fn preview(
             refuse_mounts_of_others(&mounts, &whose)?;
             let group = asked.find(view, &owner.subject, named, now)?;
             let draft = look_up(view, [owner, &caller], validated, None, group)?;
-            folders::resolve(view, &owner.subject, &mounts, Some(NO_FOLDER))?;
+            folders::resolve(view, &owner.subject, &mounts, Some(NO_FOLDER), now)?;
             if let Some(name) = &draft.name {
                 for number in 1..=draft.replicas {
                     let name = name.replica(number, draft.replicas)?;
@@ -913,6 +913,8 @@ pub async fn duplicate(
         // By name they would be folders of the caller, under the command of another user.
         let is_own = row.owner == caller.subject.user;
         let mounts = row.mounts.iter().filter(|_| is_own);
+        let mounts = mounts.map(|mount| folders::asked_again(view, &caller.subject, mount));
+        let mounts = mounts.collect::<Result<Vec<NewMountBody>, Failure>>()?;
         Ok(LaunchRequest {
             project,
             group: group.map(|name| name.to_string()),
@@ -921,7 +923,7 @@ pub async fn duplicate(
             image: row.spec.environment.word().to_owned(),
             command: row.spec.command,
             env: row.spec.env,
-            mounts: mounts.map(NewMountBody::from).collect(),
+            mounts,
             resources: Resources {
                 cpu: Some(demand.cpu),
                 memory: Some(demand.memory),

@@ -1,0 +1,199 @@
+//! Every verb by every user that a folder knows, with every right, accepted, offered and ended.
+
+use uuid::Uuid;
+
+use super::*;
+use crate::folder::{FolderKind, FolderName, FolderState};
+use crate::grants::{Grant, GrantRole, GrantScope};
+use crate::tenancy::DomainId;
+
+const OWNER: UserId = UserId(Uuid::from_u128(1));
+const OTHER: UserId = UserId(Uuid::from_u128(2));
+const PROJECT: ProjectId = ProjectId(Uuid::from_u128(3));
+const ELSEWHERE: DomainId = DomainId(Uuid::from_u128(4));
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_millis(1_800_000_000_000).plus_seconds(seconds)
+}
+
+fn folder() -> Folder {
+    Folder {
+        id: FolderId(Uuid::from_u128(7)),
+        owner: OWNER,
+        domain: DomainId::DEFAULT,
+        name: FolderName::parse("data").expect("a name"),
+        kind: FolderKind::General,
+        state: FolderState::Ready,
+        created_at: at(0),
+        used_at: None,
+        trashed_at: None,
+        counted: None,
+        generation: 1,
+    }
+}
+
+fn subject(user: UserId, grants: Vec<Grant>) -> Subject {
+    Subject {
+        user,
+        grants,
+        domain: DomainId::DEFAULT,
+        scopes: None,
+    }
+}
+
+fn share(with: ShareTarget, right: FolderRight) -> FolderShare {
+    FolderShare {
+        id: FolderShareId(Uuid::from_u128(8)),
+        folder: folder().id,
+        with,
+        right,
+        accepted_at: Some(at(0)),
+        created_at: at(0),
+        ends_at: Some(at(60)),
+    }
+}
+
+/// The code of each verb, in their order; `done` where it is allowed.
+fn codes(subject: &Subject, shares: &[FolderShare], now: Timestamp) -> [String; 5] {
+    FolderVerb::ALL.map(
+        |verb| match check_right(subject, &folder(), shares, verb, now) {
+            Ok(_) => "done".to_owned(),
+            Err(refusal) => refusal.code.as_str().to_owned(),
+        },
+    )
+}
+
+const GONE: &str = "folder.not-found";
+const FILES: &str = "folder.files-own";
+const LESS: &str = "folder.right-missing";
+const ROLE: &str = "role.permission-missing";
+
+const STRANGER: [&str; 5] = [GONE; 5];
+
+/// See, read, write, manage, share.
+fn by_right(right: FolderRight) -> [&'static str; 5] {
+    match right {
+        FolderRight::Ro => ["done", "done", LESS, LESS, LESS],
+        FolderRight::Rw => ["done", "done", "done", LESS, LESS],
+        FolderRight::Rwd => ["done"; 5],
+    }
+}
+
+#[test]
+fn each_verb_is_for_those_whose_right_holds_it() {
+    let on = |role, scope| vec![Grant { role, scope }];
+    let of_domain = GrantScope::Domain(DomainId::DEFAULT);
+    let of_project = GrantScope::Project(PROJECT);
+    let member = subject(OTHER, on(GrantRole::Member, of_project));
+    let viewer = subject(OTHER, on(GrantRole::Viewer, of_project));
+    let lead = subject(OTHER, on(GrantRole::Lead, of_project));
+    let auditor = subject(OTHER, on(GrantRole::Auditor, of_domain));
+    let administrator = subject(OTHER, on(GrantRole::Administrator, of_domain));
+    let plain = subject(OTHER, vec![]);
+    let owner = subject(OWNER, vec![]);
+    let sees = ["done", FILES, FILES, ROLE, FILES];
+    let manages = ["done", FILES, FILES, "done", FILES];
+    for (name, who, expected) in [
+        ("owner", &owner, ["done"; 5]),
+        ("stranger", &plain, STRANGER),
+        ("member", &member, STRANGER),
+        ("lead", &lead, STRANGER),
+        ("auditor", &auditor, sees),
+        ("administrator", &administrator, manages),
+    ] {
+        assert_eq!(codes(who, &[], at(1)), expected, "{name} without a share");
+    }
+    for right in FolderRight::ALL {
+        let own = share(ShareTarget::User(OTHER), right);
+        let expected = by_right(right);
+        for (name, who) in [("user", &plain), ("member", &member), ("viewer", &viewer)] {
+            let shares = [own.clone()];
+            assert_eq!(codes(who, &shares, at(59)), expected, "{name} {right:?}");
+            assert_eq!(
+                codes(who, &shares, at(60)),
+                STRANGER,
+                "{name} {right:?} ended"
+            );
+        }
+        let offered = FolderShare {
+            accepted_at: None,
+            ..own.clone()
+        };
+        assert_eq!(
+            codes(&plain, &[offered], at(1)),
+            STRANGER,
+            "offered {right:?}"
+        );
+        let of_project = share(ShareTarget::Project(PROJECT), right);
+        for (name, who, expected) in [
+            ("member", &member, expected),
+            ("lead", &lead, expected),
+            ("viewer", &viewer, STRANGER),
+            ("stranger", &plain, STRANGER),
+        ] {
+            let shares = [of_project.clone()];
+            assert_eq!(
+                codes(who, &shares, at(1)),
+                expected,
+                "{name} {right:?} of a project"
+            );
+        }
+        // Who manages folders of the owner and is given a right has both.
+        let both = codes(&administrator, std::slice::from_ref(&own), at(1));
+        let mut expected = by_right(right);
+        expected[3] = "done";
+        assert_eq!(both, expected, "administrator {right:?}");
+        let reads = codes(&auditor, std::slice::from_ref(&own), at(1));
+        assert_eq!(reads, by_right(right), "auditor {right:?}");
+        let moved = Subject {
+            domain: ELSEWHERE,
+            ..plain.clone()
+        };
+        assert_eq!(
+            codes(&moved, std::slice::from_ref(&own), at(1)),
+            STRANGER,
+            "moved {right:?}"
+        );
+        let of_another = FolderShare {
+            folder: FolderId(Uuid::from_u128(9)),
+            ..own
+        };
+        assert_eq!(
+            codes(&plain, &[of_another], at(1)),
+            STRANGER,
+            "another folder"
+        );
+    }
+}
+
+#[test]
+fn the_strongest_of_several_shares_holds() {
+    let on = Grant {
+        role: GrantRole::Member,
+        scope: GrantScope::Project(PROJECT),
+    };
+    let member = subject(OTHER, vec![on]);
+    let shares = [
+        share(ShareTarget::User(OTHER), FolderRight::Ro),
+        share(ShareTarget::Project(PROJECT), FolderRight::Rw),
+    ];
+    let right = effective_right(&member, &folder(), &shares, at(1)).expect("shared");
+    assert_eq!(right.files, Some(FolderRight::Rw));
+    assert!(!right.manages && !right.owns);
+}
+
+#[test]
+fn a_token_does_no_more_than_its_scopes() {
+    let token = |scopes: &[Permission]| Subject {
+        scopes: Some(scopes.to_vec()),
+        ..subject(OTHER, vec![])
+    };
+    let shares = [share(ShareTarget::User(OTHER), FolderRight::Rwd)];
+    let scope = "token.scope-missing";
+    let reads = token(&[Permission::SessionsRead]);
+    let expected = ["done", scope, scope, scope, scope];
+    assert_eq!(codes(&reads, &shares, at(1)), expected);
+    assert_eq!(codes(&reads, &[], at(1)), STRANGER);
+    let images = token(&[Permission::ImagesRead]);
+    assert_eq!(codes(&images, &shares, at(1)), [scope; 5]);
+}

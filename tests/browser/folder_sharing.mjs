@@ -1,0 +1,113 @@
+// A folder is shared with a colleague: offered, accepted, mounted read-only in a session, not written to, and taken back.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, listen, overflow, violations } from "./lib/browser.mjs";
+import { openWith, setUp, until } from "./lib/house.mjs";
+
+const COLLEAGUE = { name: "lee", password: "another long walk 8" };
+
+let browser;
+let house;
+let owner;
+let colleague;
+
+before(async () => {
+  browser = await launch();
+  house = await openWith({});
+  owner = await (await browser.newContext({ locale: "en-US" })).newPage();
+  await setUp(owner, house);
+  await owner.goto(`${house.origin}/users/new`);
+  await owner.fill("#name", COLLEAGUE.name);
+  await owner.fill("#password", COLLEAGUE.password);
+  await owner.fill("#again", COLLEAGUE.password);
+  await Promise.all([owner.waitForURL(/notice=user-added/), owner.keyboard.press("Enter")]);
+  colleague = await (await browser.newContext({ locale: "en-US" })).newPage();
+  await colleague.goto(`${house.origin}/login`);
+  await colleague.fill("#name", COLLEAGUE.name);
+  await colleague.fill("#password", COLLEAGUE.password);
+  await Promise.all([
+    colleague.waitForURL((url) => url.pathname !== "/login"),
+    colleague.click("form[action='/login'] button[type=submit]"),
+  ]);
+});
+
+after(async () => {
+  await browser?.close();
+  await house?.close();
+});
+
+test("a folder is shared to be read, accepted, mounted, and taken back", async () => {
+  const complaints = [listen(owner), listen(colleague)];
+  await owner.goto(`${house.origin}/folders`);
+  await owner.fill("#name", "data");
+  await owner.click("form[action='/folders'] button");
+  await owner.locator("a.nm", { hasText: "data" }).waitFor();
+  await owner.locator("a[href$='/sharing']").first().click();
+  await owner.locator("h1", { hasText: "Sharing data" }).waitFor();
+  const sharing = owner.url();
+  const id = sharing.split("/").at(-2);
+  assert.deepEqual(await violations(owner), []);
+  // A user who does not exist is named at the field.
+  await owner.fill("#user", "no.such.user");
+  await owner.click("form[action$='/share'] button");
+  await owner.locator("#user[aria-invalid=true]").waitFor();
+  await owner.fill("#user", COLLEAGUE.name);
+  await owner.selectOption("#right", "ro");
+  await owner.click("form[action$='/share'] button");
+  await owner.locator("td", { hasText: COLLEAGUE.name }).waitFor();
+  await owner.locator("td", { hasText: "not accepted yet" }).waitFor();
+
+  // Before it is accepted, the folder is not there.
+  const files = `${house.origin}/folders/${id}/files`;
+  assert.equal((await colleague.goto(files)).status(), 404);
+  await colleague.goto(`${house.origin}/folders`);
+  assert.deepEqual(await violations(colleague), []);
+  assert.equal(await overflow(colleague), 0);
+  await colleague.locator("form[action$='/accept'] button").click();
+  await colleague.locator("a.nm", { hasText: "mina/data" }).waitFor();
+  assert.deepEqual(await violations(colleague), []);
+  assert.equal((await colleague.goto(files)).status(), 200);
+
+  // What is written is refused, by the page and in the session's mount.
+  await colleague.goto(`${house.origin}/folders`);
+  const refused = await colleague.evaluate(async (folder) => {
+    const answer = await fetch(`/api/v1/folders/${folder}/mkdir`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ path: "new" }),
+    });
+    return [answer.status, (await answer.json()).code];
+  }, id);
+  assert.deepEqual(refused, [403, "folder.right-missing"]);
+  await colleague.goto(`${house.origin}/sessions/new`);
+  const mounted = await colleague.evaluate(async () => {
+    const answer = await fetch("/api/v1/sessions", {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ name: "reads", command: ["sh", "-c", "touch /data/new; echo tried; sleep 600"], kind: "batch", mounts: [{ folder: "mina/data", at: "/data" }] }),
+    });
+    const body = await answer.json();
+    const session = body.sessions?.[0] ?? body;
+    return [answer.status, session.mounts?.[0]?.access, session.id];
+  });
+  assert.deepEqual(mounted.slice(0, 2), [201, "ro"]);
+  const output = () => colleague.evaluate(async (session) => (await fetch(`/api/v1/sessions/${session}/logs`)).text(), mounted[2]);
+  await until(() => "the output of the session", async () => /tried/.test(await output()));
+  assert.match(await output(), /Read-only file system/);
+
+  // The owner sees the session, and takes the share back.
+  await owner.goto(sharing);
+  await owner.locator("td", { hasText: "reads" }).waitFor();
+  await owner.locator("form[action$='/unshare'] button").click();
+  await owner.locator("p.none", { hasText: "Shared with no user" }).waitFor();
+  await until(
+    () => "the folder is gone for the colleague",
+    async () => (await colleague.goto(files)).status() === 404,
+  );
+  await colleague.goto(`${house.origin}/folders`);
+  assert.equal(await colleague.locator("a.nm", { hasText: "mina/data" }).count(), 0);
+  for (const heard of complaints) {
+    assert.deepEqual(heard.filter((line) => !/40[349]|422/.test(`${line}`)), []);
+  }
+});
