@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::image::parse_reference;
 use crate::refusal::Refusal;
 use crate::refusals;
 
@@ -90,6 +91,18 @@ pub fn check_excluded(paths: &[String]) -> Result<(), Refusal> {
         true => Ok(()),
         false => Err(refusals::commit_exclude_invalid().at("/exclude")),
     }
+}
+
+/// What the image of a session is called: below its owner's name, so that no name tells what another user has.
+///
+/// Errors: `image.reference-invalid`.
+pub fn own_reference(user: &str, typed: &str) -> Result<String, Refusal> {
+    let typed = typed.trim();
+    let below = match typed.strip_prefix(user) {
+        Some(rest) if rest.starts_with('/') => &rest[1..],
+        _ => typed,
+    };
+    parse_reference(&format!("{user}/{below}")).map_err(|refusal| refusal.at("/reference"))
 }
 
 /// What kind of secret a file may hold.
@@ -339,6 +352,23 @@ mod tests {
             check_excluded(&many).unwrap_err().code,
             "commit.exclude-many"
         );
+    }
+
+    #[test]
+    fn an_image_of_a_session_is_called_below_its_owner() {
+        for typed in ["tools", "mina/tools", " tools:latest "] {
+            assert_eq!(
+                own_reference("mina", typed).unwrap(),
+                "mina/tools:latest",
+                "{typed}"
+            );
+        }
+        assert_eq!(own_reference("mina", "jae/x:1").unwrap(), "mina/jae/x:1");
+        assert_eq!(own_reference("mina", "minas").unwrap(), "mina/minas:latest");
+        for bad in ["", "A", "../x", "x y"] {
+            let refused = own_reference("mina", bad).unwrap_err();
+            assert_eq!(refused.code, "image.reference-invalid", "{bad}");
+        }
     }
 
     #[test]

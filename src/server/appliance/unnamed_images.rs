@@ -7,24 +7,29 @@ use store::images::record::ImageRecord;
 use super::lazy_stores::image_failure;
 use crate::Failure;
 use crate::catalog::Catalog;
-use crate::catalog::job_kinds::IMAGE_IMPORT;
+use crate::catalog::job_kinds::{IMAGE_IMPORT, SESSION_COMMIT};
 
-/// Removes images of the store that no row names. Costs a read of all rows of images and of the store's list.
+/// Removes images of the store that no row names, unless one is being made of a session: it has no row yet. The store is
+/// listed first, so what begins meanwhile is not in the list. Costs a read of all rows of images and of the store's list.
 pub(crate) fn forget_unnamed(catalog: &Catalog, images: &ImageStore) -> Result<(), Failure> {
-    let named = catalog.read_now("list images", |view| view.image_digests())?;
-    remove_all_but(images, images.list().map_err(image_failure)?, &named)
+    forget_unless(catalog, images, &[SESSION_COMMIT])
 }
 
-/// As `forget_unnamed`, but removes nothing while an import is open: what it stored has no row yet, and it calls
-/// `forget_unnamed` when it ends. The store is listed first, so an import that begins meanwhile is not in the list.
+/// As `forget_unnamed`, but removes nothing while an import is open either: what it stored has no row yet, and it calls
+/// `forget_unnamed` when it ends.
 pub(crate) fn forget_unnamed_between_imports(
     catalog: &Catalog,
     images: &ImageStore,
 ) -> Result<(), Failure> {
+    forget_unless(catalog, images, &[IMAGE_IMPORT, SESSION_COMMIT])
+}
+
+/// Removes them unless work of one of these kinds is open.
+fn forget_unless(catalog: &Catalog, images: &ImageStore, kinds: &[&str]) -> Result<(), Failure> {
     let stored = images.list().map_err(image_failure)?;
-    let named = catalog.read_now("list images and imports", |view| {
-        let importing = view.open_operations()?;
-        match importing.iter().any(|row| row.kind == IMAGE_IMPORT) {
+    let named = catalog.read_now("list images and what makes some", |view| {
+        let open = view.open_operations()?;
+        match open.iter().any(|row| kinds.contains(&row.kind.as_str())) {
             true => Ok(None),
             false => view.image_digests().map(Some),
         }

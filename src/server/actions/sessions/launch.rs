@@ -7,6 +7,7 @@ use api::mounts::NewMountBody;
 use api::sessions::{LaunchRequest, Resources, SessionView};
 use rules::course::Course;
 use rules::folder::{FolderMount, RequestedMount};
+use rules::image::CatalogImage;
 use rules::names::{FolderId, ResourceGroupId, SessionId, SessionName, UserId};
 use rules::permissions::{Permission, Reach, Subject, may, own};
 use rules::placement::{self, Explanation};
@@ -1118,7 +1119,7 @@ fn named_things(
 }
 
 /// What a session starts from, and whether that runs something by itself. An image of a domain that they do not
-/// both reach is not there for them.
+/// both reach is not there for them, nor is one that another user keeps private.
 fn environment(
     view: &ReadTransaction<'_>,
     both: [&Caller; 2],
@@ -1129,7 +1130,10 @@ fn environment(
         ImageChoice::Id { id, typed } => (view.image(*id)?, typed),
         ImageChoice::Reference { reference, typed } => (view.image_called(reference)?, typed),
     };
-    let found = found.filter(|image| both.iter().all(|one| one.subject.reaches(image.domain)));
+    let is_theirs = |image: &CatalogImage, one: &Caller| {
+        one.subject.reaches(image.domain) && image.is_open_to(one.subject.user)
+    };
+    let found = found.filter(|image| both.iter().all(|one| is_theirs(image, one)));
     let image = found.ok_or_else(|| no_image(typed))?;
     let runs_something = !(image.entrypoint.is_empty() && image.command.is_empty());
     Ok((

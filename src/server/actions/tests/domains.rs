@@ -62,6 +62,8 @@ fn image(server: &Server, reference: &str, domain: DomainId) -> ImageId {
         working_directory: String::new(),
         stop_signal: String::new(),
         generation: 1,
+        owner: None,
+        shared: true,
     };
     let id = image.id;
     let insert = move |rows: &Rows<'_>| rows.insert_image(&image);
