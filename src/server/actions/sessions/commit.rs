@@ -10,6 +10,7 @@ use rules::commit::{LayerSurvey, MAX_LAYER_BYTES, MAX_OWN_IMAGES, check_excluded
 use rules::image::CatalogImage;
 use rules::names::OperationId;
 use rules::permissions::Permission;
+use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{Session, SessionEnvironment, SessionState};
 
@@ -38,15 +39,15 @@ pub async fn preview_commit(
     id: &str,
     request: CommitRequest,
 ) -> Result<CommitPreview, Failure> {
-    check_excluded(&request.exclude)?;
-    let reference = own_reference(caller.name.as_str(), &request.reference)?;
-    let (session, image) = server
-        .catalog()
-        .read_now("look at a session to commit", |view| {
-            let found = to_commit(view, caller, id)?;
-            refuse_name(view, caller, &reference)?;
-            Ok(found)
-        })?;
+    let (session, image, reference) =
+        server
+            .catalog()
+            .read_now("look at a session to commit", |view| {
+                let (session, image) = to_commit(view, caller, id)?;
+                let reference = checked(caller, &request)?;
+                refuse_name(view, caller, &reference)?;
+                Ok((session, image, reference))
+            })?;
     let streams = server
         .streams()
         .ok_or_else(refusals::commit_not_possible_there)?;
@@ -97,15 +98,14 @@ pub async fn commit(
     request: CommitRequest,
     key: Option<IdempotencyKey>,
 ) -> Result<Once<OperationView>, Failure> {
-    check_excluded(&request.exclude)?;
-    let reference = own_reference(caller.name.as_str(), &request.reference)?;
-    let key = own_key(caller, key)?;
-    // Who may not even see the session is told nothing of the machine.
-    server
+    // Who may not even see the session is told nothing else.
+    let reference = server
         .catalog()
         .read_now("look at a session to commit", |view| {
-            to_commit(view, caller, id).map(drop)
+            to_commit(view, caller, id)?;
+            Ok(checked(caller, &request)?)
         })?;
+    let key = own_key(caller, key)?;
     refuse_unwell(server)?;
     if server.streams().is_none() {
         return Err(refusals::commit_not_possible_there().into());
@@ -160,6 +160,12 @@ pub async fn commit(
         value: show(server, begun.value),
         replayed: begun.replayed,
     })
+}
+
+/// What the image will be called. Errors: `image.reference-invalid`, `commit.exclude-invalid`, `commit.exclude-many`.
+fn checked(caller: &Caller, request: &CommitRequest) -> Result<String, Refusal> {
+    check_excluded(&request.exclude)?;
+    own_reference(caller.name.as_str(), &request.reference)
 }
 
 /// The session that is meant and the image below it, for its owner.
