@@ -88,6 +88,8 @@ pub struct ImageDetailPage {
     pub name: String,
     pub what: String,
     pub may_remove: bool,
+    /// Whether it is shared, where it was made of a session and the caller may change that.
+    pub sharing: Option<bool>,
     /// What deleting would do, in words.
     pub impact: String,
     pub facts: Vec<IconFact>,
@@ -121,6 +123,8 @@ pub(super) fn router() -> Router<PagesContext> {
         )
         .route("/images/{id}", get(one))
         .route("/images/{id}/remove", post(remove))
+        .route("/images/{id}/share", post(share))
+        .route("/images/{id}/unshare", post(unshare))
 }
 
 /// Environments to launch from: the machine's own first, then the chosen image, then those that most live sessions of
@@ -577,7 +581,13 @@ async fn read_image(
             }
         })
         .collect();
-    let may_write = caller.subject.can(Permission::ImagesWrite);
+    let kept = image
+        .as_ref()
+        .filter(|image| image.is_kept_by(&caller.subject));
+    let may_remove = kept.is_some();
+    let sharing = kept
+        .filter(|image| image.owner.is_some())
+        .map(|image| image.shared);
     let size = image
         .as_ref()
         .map_or_else(String::new, |image| components::size(image.size.0));
@@ -632,6 +642,15 @@ async fn read_image(
                 text: short(&image.digest),
             },
         ];
+        if !image.shared {
+            facts.push(IconFact {
+                icon: "lock",
+                text: match image.owner == Some(caller.subject.user) {
+                    true => t.image_private().to_owned(),
+                    false => t.image_private_of_other().to_owned(),
+                },
+            });
+        }
     } else {
         facts.push(IconFact {
             icon: "server",
@@ -656,7 +675,8 @@ async fn read_image(
             t.images_imported()
         }
         .to_owned(),
-        may_remove: may_write && !embedded,
+        may_remove,
+        sharing,
         impact,
         facts,
         starts,
@@ -704,6 +724,39 @@ async fn remove(
             )
         }
         Err(fault) => failed(&console, &visit, &caller, &fault),
+    }
+}
+
+/// `POST /images/{id}/share`
+async fn share(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    shared(&console, &visit, &caller, &id, true).await
+}
+
+/// `POST /images/{id}/unshare`
+async fn unshare(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    shared(&console, &visit, &caller, &id, false).await
+}
+
+async fn shared(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    id: &str,
+    shared: bool,
+) -> Response {
+    match images::share(&console.server, caller, id, shared).await {
+        Ok(image) => responses::see(&format!("/images/{}", image.id)),
+        Err(failure) => failed(console, visit, caller, &failure),
     }
 }
 
