@@ -644,7 +644,7 @@ async fn read_image(
         ];
         if !image.shared {
             facts.push(IconFact {
-                icon: "lock",
+                icon: "user",
                 text: match image.owner == Some(caller.subject.user) {
                     true => t.image_private().to_owned(),
                     false => t.image_private_of_other().to_owned(),
