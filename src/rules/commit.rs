@@ -84,7 +84,7 @@ pub fn check_excluded(paths: &[String]) -> Result<(), Refusal> {
         path.starts_with('/')
             && path.len() <= MAX_EXCLUDED_LENGTH
             && !path.contains('\0')
-            && path.trim_matches('/') != ""
+            && !path.trim_matches('/').is_empty()
             && path.split('/').all(|part| part != "..")
     };
     match paths.iter().all(is_good) {
@@ -202,7 +202,7 @@ pub fn secret_by_name(path: &str) -> Option<SecretKind> {
         "application_default_credentials.json" | "accessTokens.json" | "msal_token_cache.json" => {
             Some(SecretKind::CloudCredentials)
         }
-        _ if name == ".env" => Some(SecretKind::EnvironmentFile),
+        ".env" => Some(SecretKind::EnvironmentFile),
         _ if name.starts_with(".env.") && !ends(&[".example", ".sample", ".template"]) => {
             Some(SecretKind::EnvironmentFile)
         }

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::extract::{Form, Path, Query, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
 use rules::commit::SecretKind;
 use rules::names::OperationId;
 use rules::refusal::Refusal;
@@ -83,7 +83,7 @@ pub struct CommitJob {
 pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/sessions/{id}/commit", get(show).post(submit))
-        .route("/sessions/{id}/commit/cancel", axum::routing::post(cancel))
+        .route("/sessions/{id}/commit/cancel", post(cancel))
 }
 
 #[derive(Deserialize, Default)]

@@ -669,10 +669,10 @@ async fn read_image(
             .as_ref()
             .map_or_else(|| "host".to_owned(), |image| image.id.to_string()),
         value: responses::encoded(&name),
-        what: if embedded {
-            t.images_embedded()
-        } else {
-            t.images_imported()
+        what: match image.as_ref().map(|image| image.owner.is_some()) {
+            None => t.images_embedded(),
+            Some(true) => t.image_of_session(),
+            Some(false) => t.images_imported(),
         }
         .to_owned(),
         may_remove,

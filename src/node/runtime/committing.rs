@@ -1,4 +1,4 @@
-//! Reads what a session wrote for an image: holds its processes still meanwhile, and lets them go on whatever happens,
+//! Reads what a session wrote for an image: holds its processes still meanwhile, and lets them go on in any case,
 //! after a crash of the server too. Decides nothing about who may have it.
 
 use std::collections::BTreeMap;
@@ -160,7 +160,7 @@ impl LayerHold {
             }
             readings.insert(name.clone(), group.frozen());
         }
-        // From here on it is let go, whatever fails.
+        // From here on it is let go in any case.
         let held = Self {
             shared: Arc::clone(shared),
             name: name.clone(),
