@@ -36,6 +36,8 @@ use crate::{Failure, Server, ServerFault, WeakServer};
 const AT_ONCE: usize = 1;
 /// How often a commit that waits for the node looks whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(200);
+/// Between two looks at the rights of its user. Longer: who may no more gets more. Shorter: more reads.
+const RIGHTS_LOOK: Duration = Duration::from_secs(1);
 /// How long a server that has just started may be without a way into sessions.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the node may bring nothing. Longer: a commit hangs. Shorter: looking through many files ends it.
@@ -136,9 +138,24 @@ fn made(
             opened = streams.layer(input.container, request) => Ok(opened?),
         }
     })?;
+    let allowed = || {
+        let look = "look whether a commit may go on";
+        let read = server
+            .catalog()
+            .read_now(look, |view| still_allowed(view, job.row.user, input));
+        read.map_err(|failure| match failure {
+            Failure::Refusal(refusal) => refusal,
+            Failure::Fault(fault) => {
+                tracing::error!(error = %base::observe::chain(&fault), "it is not known whether a commit may go on");
+                refusals::commit_reading_failed()
+            }
+        })
+    };
     let mut layer = LayerReader {
         job,
         runtime: &runtime,
+        allowed: &allowed,
+        looked_at: Instant::now(),
         output: opened.output,
         chunk: Bytes::new(),
         done: 0,
@@ -203,6 +220,9 @@ fn still_allowed(
 struct LayerReader<'a> {
     job: &'a RunningJob<'a>,
     runtime: &'a Runtime,
+    /// Whether its user may still have it.
+    allowed: &'a dyn Fn() -> Result<(), Refusal>,
+    looked_at: Instant,
     output: mpsc::Receiver<LayerOutput>,
     chunk: Bytes,
     done: u64,
@@ -225,6 +245,10 @@ impl LayerReader<'_> {
         loop {
             if self.job.is_stopped() {
                 return Err(refusals::commit_cancelled());
+            }
+            if self.looked_at.elapsed() >= RIGHTS_LOOK {
+                self.looked_at = Instant::now();
+                (self.allowed)()?;
             }
             let output = &mut self.output;
             let next = self
