@@ -175,13 +175,13 @@ fn to_commit(
     id: &str,
 ) -> Result<(Session, CatalogImage), Failure> {
     let session = find(view, caller, Permission::SessionsEnter, id)?;
+    let SessionEnvironment::Image { id, reference } = &session.spec.environment else {
+        return Err(refusals::commit_host_environment().into());
+    };
     caller.subject.token_allows(Permission::ImagesWrite)?;
     if session.owner != caller.subject.user {
         return Err(refusals::commit_owner_only().into());
     }
-    let SessionEnvironment::Image { id, reference } = &session.spec.environment else {
-        return Err(refusals::commit_host_environment().into());
-    };
     if session.state() != SessionState::Running {
         return Err(refusals::commit_not_running().into());
     }
