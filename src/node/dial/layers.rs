@@ -142,3 +142,43 @@ impl LayerSink for LayerChunks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunks(places: usize) -> (LayerChunks, mpsc::Receiver<LayerOutput>) {
+        let (send, output) = mpsc::channel(places);
+        let chunks = LayerChunks {
+            waiting: Vec::new(),
+            send,
+            stalled: false,
+        };
+        (chunks, output)
+    }
+
+    #[test]
+    fn bytes_come_in_pieces_and_in_order() {
+        let (mut chunks, mut output) = chunks(4);
+        let bytes: Vec<u8> = (0..CHUNK_BYTES + 3).map(|n| (n % 251) as u8).collect();
+        chunks.write_all(&bytes).expect("there is room");
+        chunks.flush().expect("there is room");
+        drop(chunks);
+        let mut all = Vec::new();
+        while let Some(LayerOutput::Bytes(piece)) = output.blocking_recv() {
+            assert!(piece.len() <= CHUNK_BYTES);
+            all.extend_from_slice(&piece);
+        }
+        assert_eq!(all, bytes);
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_ends_the_reading() {
+        let (mut chunks, output) = chunks(1);
+        assert_eq!(chunks.proceed(), Ok(()));
+        drop(output);
+        assert_eq!(chunks.proceed().unwrap_err().code, "commit.cancelled");
+        let gone = chunks.found(LayerSurvey::default()).unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::BrokenPipe);
+    }
+}

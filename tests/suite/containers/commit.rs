@@ -21,6 +21,7 @@ use server::actions::{images, operations, sessions};
 use server::links::Links;
 use server::{Server, access};
 
+use super::ground::Ground;
 use super::images::{NoImages, executable, layout_of, member, until};
 
 /// A program that waits for signals, for ever.
@@ -235,4 +236,29 @@ async fn what_a_session_wrote_is_in_the_image_that_is_made_of_it() {
     let runtime = Runtime::open(places).expect("it opens");
     super::disk::end_fork_server(runtime.instance_id());
     runtime.retire();
+}
+
+/// The next server lets a session go on that an earlier one held still to read it, when that one died meanwhile.
+#[test]
+fn a_session_that_was_read_when_its_server_died_goes_on() {
+    const NAME: &str = "a_session_that_was_read_when_its_server_died_goes_on";
+    let Some(mut ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let name = ground.start(&ground.shell("sleep 1000"));
+    ground.running(&name);
+    ground.runtime.pause(&name).expect("it stands still");
+    let at = ground.directory.path().join("run/c").join(name.as_str());
+    fs::write(at.join("read-for-image"), b"").expect("marked");
+    ground.crash();
+    ground.reopen();
+    ground.running(&name);
+    assert!(!ground.runtime.stands_still(&name));
+    assert!(!at.join("read-for-image").exists());
+    // Without the mark it stands still for another reason, and goes on standing.
+    ground.runtime.pause(&name).expect("it stands still");
+    ground.crash();
+    ground.reopen();
+    assert!(ground.runtime.stands_still(&name));
+    ground.runtime.resume(&name).expect("it goes on");
 }
