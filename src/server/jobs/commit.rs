@@ -174,6 +174,7 @@ fn made(
     let made = images.commit(LayerCommit {
         base: &digest,
         layer: Box::new(layer),
+        bytes: survey.bytes,
         reference: &input.reference,
         now: server.clock().now(),
         label: (COMMITTED_FROM, &session),

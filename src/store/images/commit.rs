@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::config;
 use super::digest::{Hashing, Sha256Digest};
 use super::failure::{Doing, ImageError, from_read};
-use super::import::{Budget, ImportedImage, chain_id};
+use super::import::{Budget, ImportedImage, chain_id, free_bytes};
 use super::lower::{self, Lower};
 use super::members::{Members, Skip};
 use super::record::{ImageRecord, LayerFile, LayerRecord};
@@ -28,6 +28,8 @@ pub struct LayerCommit<'a> {
     pub base: &'a Sha256Digest,
     /// An uncompressed archive in the form of OCI layers.
     pub layer: Box<dyn Read + 'a>,
+    /// Bytes of its files, so that a disk without room is told before the first is read.
+    pub bytes: u64,
     /// What the image is called.
     pub reference: &'a str,
     /// Goes into the configuration and the record.
@@ -51,6 +53,11 @@ impl ImageStore {
             return Err(refusals::image_too_many_layers(base.layers.len() + 1, most).into());
         }
         self.can_unpack()?;
+        let (free, reserve) = (free_bytes(self.staging.as_fd())?, self.limits.reserve_bytes);
+        if free < request.bytes.saturating_add(reserve) {
+            let needed = request.bytes >> 20;
+            return Err(refusals::image_disk_too_small(needed, free >> 20, reserve >> 20).into());
+        }
         let mut pins = Vec::new();
         for layer in &base.layers {
             self.pin(&layer.key);

@@ -62,6 +62,7 @@ impl Bench {
         self.store.commit(LayerCommit {
             base: &self.base.id,
             layer: Box::new(Cursor::new(layer)),
+            bytes: 0,
             reference: "mina/tools:1",
             now: Timestamp::from_millis(1_800_000_000_000),
             label: ("fardel.committed-from", "a session"),
@@ -145,6 +146,33 @@ fn a_commit_that_is_refused_leaves_nothing() {
         Some("image.not-found")
     );
     nowhere.assert_untouched();
+}
+
+#[test]
+fn a_disk_without_room_is_told_before_anything_is_read() {
+    let Some(bench) = bench(
+        "a_disk_without_room_is_told_before_anything_is_read",
+        limits(),
+    ) else {
+        return;
+    };
+    struct Unread;
+    impl Read for Unread {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            panic!("it was read")
+        }
+    }
+    let refused = bench.store.commit(LayerCommit {
+        base: &bench.base.id,
+        layer: Box::new(Unread),
+        bytes: u64::MAX,
+        reference: "mina/tools:1",
+        now: Timestamp::default(),
+        label: ("fardel.committed-from", "a session"),
+        cancelled: &AtomicBool::new(false),
+    });
+    assert_eq!(refused.unwrap_err().code(), Some("image.disk-full"));
+    bench.assert_untouched();
 }
 
 #[test]
