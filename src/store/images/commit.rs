@@ -58,13 +58,13 @@ impl ImageStore {
             let needed = request.bytes >> 20;
             return Err(refusals::image_disk_too_small(needed, free >> 20, reserve >> 20).into());
         }
+        let (name, path) = self.new_staging("commit")?;
+        let staging = lower::open_directory(self.staging.as_fd(), name.as_bytes())?;
         let mut pins = Vec::new();
         for layer in &base.layers {
             self.pin(&layer.key);
             pins.push(layer.key.clone());
         }
-        let (name, path) = self.new_staging("commit")?;
-        let staging = lower::open_directory(self.staging.as_fd(), name.as_bytes())?;
         let done = self.put_on_top(&base, request, &staging, &mut pins);
         drop(staging);
         let tidied = self.unpin(&pins).and(remove_tree(&path));
