@@ -64,11 +64,17 @@ impl CatalogImage {
         of_domain(Permission::ImagesRead) && (self.is_open_to(subject.user) || keeps_disk())
     }
 
-    /// Whether `subject` may remove it or have others see it.
+    /// Whether `subject` may remove it, or take it from the others.
     pub fn is_kept_by(&self, subject: &Subject) -> bool {
         let write = Permission::ImagesWrite;
         may(subject, write, &Scope::domain(self.domain)).is_ok()
             || self.owner == Some(subject.user) && subject.token_allows(write).is_ok()
+    }
+
+    /// Whether `subject`, who keeps it, may change who sees it as it is now: its owner alone shares it.
+    pub fn is_shared_by(&self, subject: &Subject) -> bool {
+        let is_own = self.owner == Some(subject.user);
+        is_own || self.owner.is_some() && self.shared
     }
 
     /// Whether sessions of this user may start from it, where they reach its domain. Administrators start nothing from what

@@ -586,7 +586,7 @@ async fn read_image(
         .filter(|image| image.is_kept_by(&caller.subject));
     let may_remove = kept.is_some();
     let sharing = kept
-        .filter(|image| image.owner.is_some())
+        .filter(|image| image.is_shared_by(&caller.subject))
         .map(|image| image.shared);
     let size = image
         .as_ref()

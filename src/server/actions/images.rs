@@ -268,10 +268,10 @@ pub async fn remove(
     Ok(removed)
 }
 
-/// Has all users of its domain see an image that was made of a session, or its owner alone again. Sessions that run from it
-/// stay.
+/// Has all users of its domain see an image that was made of a session, which its owner alone decides, or its owner alone
+/// again. Sessions that run from it stay.
 ///
-/// Errors: `image.not-found`, `image.not-of-session` for an imported one.
+/// Errors: `image.not-found`, `image.not-of-session` for an imported one, `image.owner-only`.
 pub async fn share(
     server: &Server,
     caller: &Caller,
@@ -288,6 +288,10 @@ pub async fn share(
             }
             if image.shared == shared {
                 return Ok(image);
+            }
+            // Else an administrator could start from what is another's alone.
+            if shared && image.owner != Some(caller.subject.user) {
+                return Err(refusals::image_owner_only(&image.reference).into());
             }
             rows.share_image(image.id, shared)?;
             let word = |shared: bool| if shared { "shared" } else { "private" };

@@ -151,6 +151,8 @@ async fn an_image_of_a_session_is_its_owners_until_it_is_shared() {
     }
     let refused = images::share(&server, &boss, &common.to_string(), false).await;
     assert_eq!(code(refused), "image.not-of-session");
+    let refused = images::share(&server, &boss, "mina/tools:1", true).await;
+    assert_eq!(code(refused), "image.owner-only");
     let shared = images::share(&server, &mina, "mina/tools:1", true)
         .await
         .unwrap();
