@@ -25,7 +25,7 @@ use super::import::old_name;
 use super::outcome::{JobFailure, JobProgress, JobResult};
 use super::runner::{JobKind, RunningJob};
 use crate::appliance::lazy_stores::image_failure;
-use crate::appliance::unnamed_images::forget_unnamed_between_imports;
+use crate::appliance::unnamed_images::forget_unnamed_of_commit;
 use crate::catalog::Rows;
 use crate::catalog::events::NewEvent;
 use crate::catalog::job_kinds::{CommitInput, SESSION_COMMIT};
@@ -81,14 +81,25 @@ impl JobKind for CommitJobs {
         })
     }
 
+    /// An image that was made and got no name, because it was refused one or the work was cancelled, goes.
+    fn discard(&self, row: &OperationRow, _refusal: &Refusal) {
+        self.forget_unnamed(row);
+    }
+
     /// An image that lost its last name to this one goes.
-    fn tidy(&self, _row: &OperationRow) {
+    fn tidy(&self, row: &OperationRow) {
+        self.forget_unnamed(row);
+    }
+}
+
+impl CommitJobs {
+    fn forget_unnamed(&self, row: &OperationRow) {
         let Some(server) = self.0.upgrade() else {
             return;
         };
         let forgotten = server
             .image_store()
-            .and_then(|images| forget_unnamed_between_imports(server.catalog(), &images));
+            .and_then(|images| forget_unnamed_of_commit(server.catalog(), &images, row.id));
         if let Err(failure) = forgotten {
             tracing::warn!(error = %base::observe::chain(&failure), "images without a name stay");
         }
