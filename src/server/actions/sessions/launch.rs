@@ -727,7 +727,9 @@ impl LaunchForMembers {
         draft.group = self.group(plan, owner.user)?;
         if let SessionEnvironment::Image { id, reference } = &draft.spec.environment {
             let image = rows.image(*id)?;
-            if !image.is_some_and(|image| owner.reaches(image.domain)) {
+            let is_theirs =
+                |image: CatalogImage| owner.reaches(image.domain) && image.is_open_to(owner.user);
+            if !image.is_some_and(is_theirs) {
                 return Err(no_image(reference).into());
             }
         }
