@@ -56,7 +56,10 @@ impl LayerExclusions {
         let fixed = LEFT_OUT.iter().map(|path| (*path).to_owned());
         let given = paths
             .into_iter()
-            .map(|path| format!("/{}", path.trim_matches('/')))
+            .map(|path| {
+                let parts = path.split('/').filter(|part| !matches!(*part, "" | "."));
+                format!("/{}", parts.collect::<Vec<_>>().join("/"))
+            })
             .filter(|path| path != "/");
         let mut all: Vec<String> = fixed.chain(given).collect();
         all.sort_unstable();
@@ -84,7 +87,7 @@ pub fn check_excluded(paths: &[String]) -> Result<(), Refusal> {
         path.starts_with('/')
             && path.len() <= MAX_EXCLUDED_LENGTH
             && !path.contains('\0')
-            && !path.trim_matches('/').is_empty()
+            && path.split('/').any(|part| !matches!(part, "" | "."))
             && path.split('/').all(|part| part != "..")
     };
     match paths.iter().all(is_good) {
@@ -317,13 +320,15 @@ mod tests {
 
     #[test]
     fn homes_mounts_and_what_is_temporary_are_left_out_with_all_below() {
-        let out = LayerExclusions::with(["/data/set/".to_owned(), "/".to_owned()]);
+        let given = ["/data/./set/", "/", "//opt//key"].map(str::to_owned);
+        let out = LayerExclusions::with(given);
         for path in [
             "proc",
             "home/mina/.ssh/id_rsa",
             "tmp/x",
             "data/set",
             "data/set/a",
+            "opt/key",
             "root",
         ] {
             assert!(out.covers(path), "{path}");
@@ -343,7 +348,7 @@ mod tests {
     #[test]
     fn a_path_to_leave_out_is_absolute_and_leads_nowhere_else() {
         assert_eq!(check_excluded(&["/opt/secret".to_owned()]), Ok(()));
-        for bad in ["", "opt", "/", "//", "/a/../b", "/a\0b"] {
+        for bad in ["", "opt", "/", "//", "/./", "/a/../b", "/a\0b"] {
             let refused = check_excluded(&[bad.to_owned()]).unwrap_err();
             assert_eq!(refused.code, "commit.exclude-invalid", "{bad:?}");
         }
