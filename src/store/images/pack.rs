@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
+use rules::refusals;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use tar::{EntryType, Header};
@@ -26,6 +27,10 @@ const HOLE: usize = 64 << 10;
 /// Stretches of one such file that are told apart; the rest of the file is sent whole. Higher: the list does
 /// not fit into one extended header of the receiver. Lower: more zeros are sent.
 pub(super) const MAX_STRETCHES: usize = 8192;
+
+/// Bytes of all extended attributes of one file. Higher: a session has this process hold more, and the receiver refuses
+/// them. Lower: files that an import takes are refused.
+const MAX_ATTRIBUTE_BYTES: usize = 1 << 20;
 
 /// Takes the packed bytes.
 pub(super) trait PackSink: Write {
@@ -405,8 +410,14 @@ pub(super) fn attributes(file: BorrowedFd<'_>) -> Result<Vec<PaxRecord>, ImageEr
         .collect();
     names.sort_unstable();
     let mut records = Vec::new();
+    let mut held = 0;
     for name in names {
-        let mut value = vec![0u8; rustix::fs::fgetxattr_query(file, name).doing(doing)?];
+        let length = rustix::fs::fgetxattr_query(file, name).doing(doing)?;
+        held += name.len() + length;
+        if held > MAX_ATTRIBUTE_BYTES {
+            return Err(refusals::commit_layer_attributes(MAX_ATTRIBUTE_BYTES >> 10).into());
+        }
+        let mut value = vec![0u8; length];
         let length = rustix::fs::fgetxattr(file, name, &mut value[..]).doing(doing)?;
         value.truncate(length);
         records.push(([b"SCHILY.xattr.", name].concat(), value));

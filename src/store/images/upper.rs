@@ -89,6 +89,8 @@ struct UpperWalk<'a, 'b> {
     /// The first path of each file that has several names.
     first_names: HashMap<(u64, u64), Vec<u8>>,
     names_held: usize,
+    /// Names of all directories that were listed.
+    listed: u64,
     buffer: Vec<u8>,
 }
 
@@ -104,6 +106,7 @@ impl<'a, 'b> UpperWalk<'a, 'b> {
             survey: LayerSurvey::default(),
             first_names: HashMap::new(),
             names_held: 0,
+            listed: 0,
             buffer: vec![0; buffer],
         }
     }
@@ -114,7 +117,7 @@ impl<'a, 'b> UpperWalk<'a, 'b> {
         self.directory(b"./", root, stat)?;
         let root =
             rustix::io::fcntl_dupfd_cloexec(root, 3).doing(|| "keep a directory open".into())?;
-        let mut levels = vec![list(root)?];
+        let mut levels = vec![list(root, &mut self.listed)?];
         let mut path: Vec<Vec<u8>> = Vec::new();
         while let Some(level) = levels.last_mut() {
             let Some(name) = level.names.next() else {
@@ -125,7 +128,9 @@ impl<'a, 'b> UpperWalk<'a, 'b> {
             (self.layer.proceed)()?;
             path.push(name);
             match self.entry(level.directory.as_fd(), &path)? {
-                Some(directory) if path.len() <= MAX_LAYER_DEPTH => levels.push(list(directory)?),
+                Some(directory) if path.len() <= MAX_LAYER_DEPTH => {
+                    levels.push(list(directory, &mut self.listed)?);
+                }
                 Some(_) => return Err(refusals::commit_layer_deep(MAX_LAYER_DEPTH).into()),
                 None => {
                     path.pop();
@@ -153,8 +158,11 @@ impl<'a, 'b> UpperWalk<'a, 'b> {
         {
             return Ok(None);
         }
-        let mut stat = rustix::fs::statat(parent, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW)
-            .doing(|| format!("look at {}", shown(&full)))?;
+        let stat = rustix::fs::statat(parent, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW);
+        if self.is_looked_at() && is_gone(&stat) {
+            return Ok(None);
+        }
+        let mut stat = stat.doing(|| format!("look at {}", shown(&full)))?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         if kind == FileType::CharacterDevice && stat.st_rdev == 0 {
             self.survey.removed += 1;
@@ -175,7 +183,12 @@ impl<'a, 'b> UpperWalk<'a, 'b> {
             return Err(refusals::commit_layer_entries(MAX_LAYER_ENTRIES).into());
         }
         if kind == FileType::Directory {
-            let directory = lower::open_directory(parent, name)?;
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let directory = rustix::fs::openat(parent, name.as_slice(), flags, Mode::empty());
+            if self.is_looked_at() && is_gone(&directory) {
+                return Ok(None);
+            }
+            let directory = directory.doing(|| format!("open {}", shown(&full)))?;
             self.directory(&full, directory.as_fd(), stat)?;
             return Ok(Some(directory));
         }
@@ -186,6 +199,9 @@ impl<'a, 'b> UpperWalk<'a, 'b> {
         match kind {
             FileType::RegularFile => self.file(parent, name, &full, &stat)?,
             FileType::Symlink => {
+                if self.is_looked_at() {
+                    return Ok(None);
+                }
                 let target = rustix::fs::readlinkat(parent, name.as_slice(), Vec::new())
                     .doing(|| format!("read the link {}", shown(&full)))?
                     .into_bytes();
@@ -194,6 +210,11 @@ impl<'a, 'b> UpperWalk<'a, 'b> {
             _ => self.head(&full, EntryType::Fifo, b"", Some(&stat), Vec::new())?,
         }
         Ok(None)
+    }
+
+    /// Whether nothing is written. Then the session may run, and what it removes meanwhile is no fault.
+    fn is_looked_at(&self) -> bool {
+        self.sink.is_none()
     }
 
     /// Gives what the machine's ids own to the image's.
@@ -258,7 +279,11 @@ impl<'a, 'b> UpperWalk<'a, 'b> {
             return Err(refusals::commit_layer_size(self.layer.most_bytes >> 20).into());
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(parent, name, flags, Mode::empty()).doing(reading)?;
+        let opened = rustix::fs::openat(parent, name, flags, Mode::empty());
+        if self.is_looked_at() && is_gone(&opened) {
+            return Ok(());
+        }
+        let opened = opened.doing(reading)?;
         refuse_redirected(opened.as_fd(), full)?;
         let mut records = self.records(opened.as_fd())?;
         let file = File::from(opened);
@@ -317,8 +342,15 @@ impl<'a, 'b> UpperWalk<'a, 'b> {
         if kind.is_none() && (1..=MAX_SEARCHED_BYTES).contains(&size) {
             let length = usize::try_from(size).unwrap_or(0);
             let text = &mut self.buffer[..length];
-            file.read_exact_at(text, 0)?;
-            kind = secret_by_content(text);
+            kind = match file.read_exact_at(text, 0) {
+                Ok(()) => secret_by_content(text),
+                // It became shorter, a pipe or a directory, while the session runs.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => None,
+                Err(error) => match Errno::from_io_error(&error) {
+                    Some(Errno::SPIPE | Errno::ISDIR) => None,
+                    _ => return Err(error),
+                },
+            };
         }
         if let Some(kind) = kind.filter(|_| size > 0) {
             self.survey.note(format!("/{path}"), kind);
@@ -370,16 +402,18 @@ impl<'a, 'b> UpperWalk<'a, 'b> {
     }
 }
 
-/// The names of a directory in the order of their bytes; refuses more than a layer takes before they fill the memory.
-fn list(directory: OwnedFd) -> Result<DirectoryLevel, ImageError> {
+/// The names of a directory in the order of their bytes, counted with those listed before; refuses more than a layer takes
+/// before they fill the memory.
+fn list(directory: OwnedFd, listed: &mut u64) -> Result<DirectoryLevel, ImageError> {
     let doing = || "list a directory of a session".to_owned();
     let mut names = Vec::new();
     for entry in Dir::read_from(&directory).doing(doing)? {
         let name = entry.doing(doing)?.file_name().to_bytes().to_vec();
         if name != b"." && name != b".." {
             names.push(name);
+            *listed += 1;
         }
-        if names.len() as u64 > MAX_LAYER_ENTRIES {
+        if *listed > MAX_LAYER_ENTRIES {
             return Err(refusals::commit_layer_entries(MAX_LAYER_ENTRIES).into());
         }
     }
@@ -387,6 +421,17 @@ fn list(directory: OwnedFd) -> Result<DirectoryLevel, ImageError> {
     Ok(DirectoryLevel {
         directory,
         names: names.into_iter(),
+    })
+}
+
+/// Whether a name stands for nothing any more, or for another kind of thing than a moment ago.
+fn is_gone<T>(opened: &Result<T, Errno>) -> bool {
+    let error = opened.as_ref().err();
+    error.is_some_and(|error| {
+        matches!(
+            *error,
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO
+        )
     })
 }
 
