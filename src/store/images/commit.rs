@@ -65,7 +65,9 @@ impl ImageStore {
             self.pin(&layer.key);
             pins.push(layer.key.clone());
         }
-        let done = self.put_on_top(&base, request, &staging, &mut pins);
+        // Once more: before its layers were held, it may have been removed with them.
+        let is_there = self.image(request.base);
+        let done = is_there.and_then(|_| self.put_on_top(&base, request, &staging, &mut pins));
         drop(staging);
         let tidied = self.unpin(&pins).and(remove_tree(&path));
         if let Err(error) = tidied {
