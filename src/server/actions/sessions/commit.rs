@@ -102,7 +102,8 @@ pub async fn commit(
     let reference = server
         .catalog()
         .read_now("look at a session to commit", |view| {
-            to_commit(view, caller, id)?;
+            // Not whether it runs: a request that was answered is answered again when it has ended.
+            owned(view, caller, id)?;
             Ok(checked(caller, &request)?)
         })?;
     let key = own_key(caller, key)?;
@@ -168,20 +169,29 @@ fn checked(caller: &Caller, request: &CommitRequest) -> Result<String, Refusal> 
     own_reference(caller.name.as_str(), &request.reference)
 }
 
-/// The session that is meant and the image below it, for its owner.
+/// The session that is meant, for its owner, where it started from an image.
+fn owned(view: &ReadTransaction<'_>, caller: &Caller, id: &str) -> Result<Session, Failure> {
+    let session = find(view, caller, Permission::SessionsEnter, id)?;
+    if !matches!(session.spec.environment, SessionEnvironment::Image { .. }) {
+        return Err(refusals::commit_host_environment().into());
+    }
+    caller.subject.token_allows(Permission::ImagesWrite)?;
+    match session.owner == caller.subject.user {
+        true => Ok(session),
+        false => Err(refusals::commit_owner_only().into()),
+    }
+}
+
+/// The session that is meant and the image below it, for its owner, while it runs.
 fn to_commit(
     view: &ReadTransaction<'_>,
     caller: &Caller,
     id: &str,
 ) -> Result<(Session, CatalogImage), Failure> {
-    let session = find(view, caller, Permission::SessionsEnter, id)?;
+    let session = owned(view, caller, id)?;
     let SessionEnvironment::Image { id, reference } = &session.spec.environment else {
         return Err(refusals::commit_host_environment().into());
     };
-    caller.subject.token_allows(Permission::ImagesWrite)?;
-    if session.owner != caller.subject.user {
-        return Err(refusals::commit_owner_only().into());
-    }
     if session.state() != SessionState::Running {
         return Err(refusals::commit_not_running().into());
     }
