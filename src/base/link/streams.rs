@@ -11,7 +11,7 @@ use rules::names::{ContainerName, SessionId};
 use rules::refusal::Refusal;
 use rules::refusals;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 /// An answer that comes later.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send>>;
@@ -82,6 +82,8 @@ pub struct LayerRequest {
 #[derive(Debug)]
 pub struct LayerStream {
     pub output: mpsc::Receiver<LayerOutput>,
+    /// Ends, never with a value, once nothing is read any more and the processes go on.
+    pub over: oneshot::Receiver<()>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use rules::commit::LayerSurvey;
 use rules::refusal::Refusal;
 use rules::refusals;
 use store::images::failure::ImageError;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::runtime::{LayerFault, LayerSink, Runtime, RuntimeName};
 
@@ -37,9 +37,12 @@ pub(super) fn read(
     turn: OwnedSemaphorePermit,
 ) -> Result<LayerStream, Refusal> {
     let (send, output) = mpsc::channel(MAX_WAITING_CHUNKS);
+    let (ended, over) = oneshot::channel();
     let begun = std::thread::Builder::new()
         .name("layer-read".to_owned())
         .spawn(move || {
+            // Dropped last: the processes go on by then.
+            let _ended = ended;
             let _turn = turn;
             let mut chunks = LayerChunks {
                 waiting: Vec::with_capacity(CHUNK_BYTES),
@@ -58,7 +61,7 @@ pub(super) fn read(
             let _ = chunks.put(last);
         });
     match begun {
-        Ok(_) => Ok(LayerStream { output }),
+        Ok(_) => Ok(LayerStream { output, over }),
         Err(error) => Err(refusals::container_unreachable(error)),
     }
 }

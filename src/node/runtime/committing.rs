@@ -1,6 +1,7 @@
 //! Reads what a session wrote for an image: holds its processes still meanwhile, and lets them go on in any case,
 //! after a crash of the server too. Decides nothing about who may have it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
@@ -25,6 +26,9 @@ use super::{Runtime, RuntimeFault, RuntimeName, RuntimePhase, RuntimeState, file
 const FREEZE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between two looks meanwhile.
 const LOOK: Duration = Duration::from_millis(5);
+/// Between two looks, while it is read, whether it still stands. Longer: one that ended is read for longer. Shorter: more
+/// looks.
+const STILL_LOOK: Duration = Duration::from_secs(1);
 /// The file that says that a session stands still to be read, in the container's directory.
 const MARK: &str = "read-for-image";
 
@@ -101,8 +105,18 @@ impl Runtime {
         let Some(held) = held else {
             return Ok(());
         };
-        // What it may do meanwhile is told by each write.
-        let proceed = || -> Result<(), Refusal> { Ok(()) };
+        // Whether its reader is gone is told by each write.
+        let looked_at = Cell::new(Instant::now());
+        let proceed = || -> Result<(), Refusal> {
+            if looked_at.get().elapsed() < STILL_LOOK {
+                return Ok(());
+            }
+            looked_at.set(Instant::now());
+            match held.stood_still() {
+                true => Ok(()),
+                false => Err(refusals::commit_session_went_on()),
+            }
+        };
         layer(upper.as_fd(), ids, &exclusions, request, &proceed).write(sink)?;
         if !held.stood_still() {
             return Err(refusals::commit_session_went_on().into());

@@ -19,7 +19,7 @@ use store::images::digest::Sha256Digest;
 use store::images::failure::carry;
 use store::images::{ImportedImage, LayerCommit};
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::import::old_name;
 use super::outcome::{JobFailure, JobProgress, JobResult};
@@ -42,6 +42,9 @@ const RIGHTS_LOOK: Duration = Duration::from_secs(1);
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the node may bring nothing. Longer: a commit hangs. Shorter: looking through many files ends it.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(600);
+/// How long the node may take to let the session go on. Longer: a server that stops waits for a node that hangs. Shorter:
+/// it leaves a session that stands still until the next start.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The commits of one server.
 pub(crate) struct CommitJobs(pub(crate) WeakServer);
@@ -142,10 +145,16 @@ fn made(
         done: 0,
         total: 0,
     });
+    let stopped = async {
+        while !job.is_stopped() {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
     let opened = runtime.block_on(async {
         tokio::select! {
             biased;
             () = job.closing() => Err(JobFailure::Interrupted),
+            () = stopped => Err(JobFailure::from(refusals::commit_cancelled())),
             opened = streams.layer(input.container, request) => Ok(opened?),
         }
     })?;
@@ -168,6 +177,7 @@ fn made(
         allowed: &allowed,
         looked_at: Instant::now(),
         output: opened.output,
+        over: opened.over,
         chunk: Bytes::new(),
         done: 0,
         total: 0,
@@ -236,6 +246,7 @@ struct LayerReader<'a> {
     allowed: &'a dyn Fn() -> Result<(), Refusal>,
     looked_at: Instant,
     output: mpsc::Receiver<LayerOutput>,
+    over: oneshot::Receiver<()>,
     chunk: Bytes,
     done: u64,
     total: u64,
@@ -274,6 +285,20 @@ impl LayerReader<'_> {
                 }
                 Err(_) => waited += LOOK,
             }
+        }
+    }
+}
+
+impl Drop for LayerReader<'_> {
+    /// Ends the reading and waits until the session goes on: a server that stops leaves none that stands still.
+    fn drop(&mut self) {
+        self.output.close();
+        let over = &mut self.over;
+        let gone = self
+            .runtime
+            .block_on(async { tokio::time::timeout(END_TIMEOUT, over).await });
+        if gone.is_err() {
+            tracing::warn!("a session that was read for an image stands still for longer");
         }
     }
 }
