@@ -144,7 +144,10 @@ pub(super) async fn choices(
     // An order is no reason to refuse the page.
     let used = images::used(&console.server, caller).await;
     let used = used.unwrap_or_default();
-    for image in images::list(&console.server, caller).await? {
+    let mut known = images::list(&console.server, caller).await?;
+    // An administrator sees those of others too, and starts nothing from them.
+    known.retain(|image| image.is_open_to(caller.subject.user));
+    for image in known {
         let is_chosen = chosen == image.reference || chosen == image.id.to_string();
         all.push(Choice {
             note: about(&image),

@@ -197,7 +197,7 @@ fn keep(
     let digest = record.id.to_string();
     if let Some(known) = rows.image_called(reference)? {
         if known.owner.is_some() {
-            return Err(refusals::commit_reference_taken(reference).into());
+            return Err(refusals::image_reference_of_session(reference).into());
         }
         if known.digest == digest {
             return Ok(known.id);
