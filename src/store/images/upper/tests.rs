@@ -236,3 +236,16 @@ fn ids_in_capabilities_and_lists_become_those_of_the_image() {
     acl_inside(&mut value, IDS);
     assert_eq!(value, list(1000));
 }
+
+#[test]
+fn names_of_all_directories_count_together() {
+    let place = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        fs::write(place.path().join(name), "").unwrap();
+    }
+    let open = || OwnedFd::from(File::open(place.path()).unwrap());
+    let mut listed = MAX_LAYER_ENTRIES - 2;
+    list(open(), &mut listed).unwrap();
+    let refused = list(open(), &mut listed).err().unwrap();
+    assert_eq!(refused.code(), Some("commit.layer-entries"));
+}
