@@ -8,11 +8,11 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    allowances, announcements, apps, audit, branding, budgets, certificates, courses, events,
-    fair_share, folders, gpus, history, idle_rules, images, invitations, mail, nodes, notices,
-    operations, policies, presets, problem, queue_rehearsal, reservations, resource_groups,
-    rosters, second_factor, sessions, settings, ssh, statements, storage, tenancy, usage, users,
-    webhooks,
+    allowances, announcements, apps, audit, branding, budgets, certificates, commits, courses,
+    events, fair_share, folders, gpus, history, idle_rules, images, invitations, mail, nodes,
+    notices, operations, policies, presets, problem, queue_rehearsal, reservations,
+    resource_groups, rosters, second_factor, sessions, settings, ssh, statements, storage, tenancy,
+    usage, users, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -35,6 +35,8 @@ fn named() -> Schemas {
     collect::<sessions::LaunchRequest>(&mut all);
     collect::<sessions::SessionPatchBody>(&mut all);
     collect::<sessions::StopBody>(&mut all);
+    collect::<commits::CommitRequest>(&mut all);
+    collect::<commits::CommitPreview>(&mut all);
     collect::<ExplanationShape>(&mut all);
     collect::<gpus::Gpus>(&mut all);
     collect::<history::History>(&mut all);

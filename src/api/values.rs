@@ -574,6 +574,11 @@ structure! {
         working_directory: String,
         stop_signal: String,
         generation: u64,
+        /// Who made it of a session; null for an imported one.
+        #[schema(format = Uuid)]
+        owner: Option<String>,
+        /// Whether users of its domain beside the owner see it.
+        shared: bool,
     } without domain
 }
 

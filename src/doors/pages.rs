@@ -16,6 +16,7 @@ pub mod branding;
 pub mod budgets;
 pub mod charts;
 pub mod choice_field;
+pub mod commits;
 pub mod components;
 pub mod courses;
 pub mod departure;
@@ -296,6 +297,7 @@ pub fn router(
         .merge(users::router())
         .merge(projects::router())
         .merge(images::router())
+        .merge(commits::router())
         .merge(me::router())
         .merge(access_keys::router())
         .merge(ssh_keys::router())

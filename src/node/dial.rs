@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base::link::streams::{
-    AppFile, BoxFuture, ByteStream, ContainerProcess, ExecGuest, ExecRequest, LogStream, Streams,
-    TermInput, TermOutput, TermStream, WindowSize,
+    AppFile, BoxFuture, ByteStream, ContainerProcess, ExecGuest, ExecRequest, LayerRequest,
+    LayerStream, LogStream, Streams, TermInput, TermOutput, TermStream, WindowSize,
 };
 use base::observe::chain;
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use rules::refusals;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use followers::{LogRead, LogReaders};
 use openings::Openings;
@@ -28,6 +28,7 @@ use crate::runtime::{
 };
 
 pub(crate) mod followers;
+mod layers;
 pub(crate) mod openings;
 
 /// Messages between a door and a stream. More: a slow reader holds megabytes. Fewer: a fast writer
@@ -43,6 +44,17 @@ pub(crate) struct Dial {
     pub(crate) runtime: Arc<Runtime>,
     pub(crate) followers: LogReaders,
     pub(crate) openings: Arc<Openings>,
+    pub(crate) layer_reads: LayerReads,
+}
+
+/// Whose turn it is to have its layer read.
+#[derive(Clone)]
+pub(crate) struct LayerReads(Arc<Semaphore>);
+
+impl Default for LayerReads {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(layers::MAX_READ_LAYERS)))
+    }
 }
 
 impl Streams for Dial {
@@ -174,6 +186,17 @@ impl Streams for Dial {
             let looked = looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))?;
             let files = looked.into_iter();
             Ok(files.map(|(name, text)| AppFile { name, text }).collect())
+        })
+    }
+
+    fn layer(&self, container: ContainerName, request: LayerRequest) -> BoxFuture<LayerStream> {
+        let runtime = Arc::clone(&self.runtime);
+        let reads = Arc::clone(&self.layer_reads.0);
+        Box::pin(async move {
+            let name = inner(container)?;
+            let turn = reads.acquire_owned().await;
+            let turn = turn.map_err(refusals::container_unreachable)?;
+            layers::read(runtime, name, request, turn)
         })
     }
 
@@ -370,6 +393,7 @@ mod tests {
             runtime: Arc::new(runtime),
             followers: LogReaders::default(),
             openings: Arc::default(),
+            layer_reads: LayerReads::default(),
         };
         let sessions: Vec<SessionId> = (1..=3)
             .map(|number| SessionId(uuid::Uuid::from_u128(number)))

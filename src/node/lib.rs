@@ -254,6 +254,7 @@ impl LocalNode {
             runtime: Arc::clone(&self.runtime),
             followers: dial::followers::LogReaders::default(),
             openings: Default::default(),
+            layer_reads: Default::default(),
         })
     }
 

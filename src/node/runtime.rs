@@ -35,6 +35,8 @@ use launch::{LaunchFile, RunRecord};
 use scratch::Scratches;
 use wire::{PROTOCOL, ShimReply, ShimRequest};
 
+pub use committing::LayerFault;
+pub(crate) use committing::LayerSink;
 pub use launch::ContainerStream;
 pub use logs::{LogPiece, LogReader};
 pub use order::{
@@ -49,6 +51,7 @@ mod app_files;
 mod cgroup;
 mod claim;
 mod clearing;
+mod committing;
 mod container;
 mod container_user;
 mod descriptors;
@@ -154,6 +157,8 @@ struct RuntimeState {
     clearing: Clearing,
     /// Disks of containers that are held to a size.
     scratches: Scratches,
+    /// Containers that are held still to be read for an image. Taken before the entries, never while they are held.
+    readings: Mutex<committing::Readings>,
     /// What is being done beside others, so that nothing is done twice at the same time.
     errands: Mutex<BTreeSet<(RuntimeName, &'static str)>>,
     /// How often those were begun that never came to run.
@@ -249,6 +254,7 @@ impl Runtime {
             fork_server: Mutex::default(),
             clearing,
             scratches,
+            readings: Mutex::default(),
             errands: Mutex::default(),
             begun: Mutex::default(),
             spoken: Condvar::new(),
@@ -515,7 +521,12 @@ impl Runtime {
     /// Stops every process of a running container where it stands.
     pub fn pause(&self, name: &RuntimeName) -> Result<(), RuntimeFault> {
         self.running(name)?;
+        let mut readings = self.shared.readings();
+        if let Some(stays) = readings.get_mut(name) {
+            *stays = true;
+        }
         self.shared.group(name)?.freeze()?;
+        drop(readings);
         self.shared.mark_paused(name, true);
         Ok(())
     }
@@ -526,10 +537,15 @@ impl Runtime {
         group.is_ok_and(|group| group.frozen())
     }
 
-    /// Lets a paused container go on.
+    /// Lets a paused container go on; one that is being read for an image once that is over.
     pub fn resume(&self, name: &RuntimeName) -> Result<(), RuntimeFault> {
         self.running(name)?;
-        self.shared.group(name)?.thaw()?;
+        let mut readings = self.shared.readings();
+        match readings.get_mut(name) {
+            Some(stays) => *stays = false,
+            None => self.shared.group(name)?.thaw()?,
+        }
+        drop(readings);
         self.shared.mark_paused(name, false);
         Ok(())
     }

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::names::ImageId;
+use crate::names::{ImageId, UserId};
+use crate::permissions::{Permission, Subject, may};
 use crate::refusal::Refusal;
 use crate::refusals;
+use crate::tenancy::Scope;
 use crate::units::{Bytes, Timestamp};
 
 /// One imported image.
@@ -33,6 +35,53 @@ pub struct CatalogImage {
     pub working_directory: String,
     pub stop_signal: String,
     pub generation: u64,
+    /// Who made it of a session; None for an imported one.
+    #[serde(default)]
+    pub owner: Option<UserId>,
+    /// Whether users of the domain beside its owner see it.
+    #[serde(default = "yes")]
+    pub shared: bool,
+}
+
+/// An image of an earlier version belongs to all.
+fn yes() -> bool {
+    true
+}
+
+impl CatalogImage {
+    /// Whose it is, for events: its owner's until it is shared.
+    pub fn scope(&self) -> Scope {
+        Scope {
+            owner: self.owner.filter(|_| !self.shared),
+            ..Scope::domain(self.domain)
+        }
+    }
+
+    /// Whether a list or a look may give it to `subject`. Administrators see private ones too, since they keep the disk.
+    pub fn is_seen_by(&self, subject: &Subject) -> bool {
+        let of_domain = |permission| may(subject, permission, &Scope::domain(self.domain)).is_ok();
+        let keeps_disk = || of_domain(Permission::ImagesWrite);
+        of_domain(Permission::ImagesRead) && (self.is_open_to(subject.user) || keeps_disk())
+    }
+
+    /// Whether `subject` may remove it, or take it from the others.
+    pub fn is_kept_by(&self, subject: &Subject) -> bool {
+        let write = Permission::ImagesWrite;
+        may(subject, write, &Scope::domain(self.domain)).is_ok()
+            || self.owner == Some(subject.user) && subject.token_allows(write).is_ok()
+    }
+
+    /// Whether `subject`, who keeps it, may change who sees it as it is now: its owner alone shares it.
+    pub fn is_shared_by(&self, subject: &Subject) -> bool {
+        let is_own = self.owner == Some(subject.user);
+        is_own || self.owner.is_some() && self.shared
+    }
+
+    /// Whether sessions of this user may start from it, where they reach its domain. Administrators start nothing from what
+    /// is another's alone.
+    pub fn is_open_to(&self, user: UserId) -> bool {
+        self.shared || self.owner == Some(user)
+    }
 }
 
 /// Longest reference of an image, bytes.

@@ -18,6 +18,7 @@ pub mod budget;
 pub mod calendar;
 pub mod checks;
 pub mod codes;
+pub mod commit;
 pub mod continuity;
 pub mod course;
 pub mod devices;

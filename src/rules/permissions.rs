@@ -164,6 +164,16 @@ impl Subject {
         self.scopes.as_ref().is_some_and(lacks)
     }
 
+    /// Whether the subject's token may do this on what is the subject's own.
+    ///
+    /// Errors: `token.scope-missing`.
+    pub fn token_allows(&self, permission: Permission) -> Result<(), Refusal> {
+        match self.has_scope(permission) {
+            true => Ok(()),
+            false => Err(refusals::token_scope_missing(permission.word())),
+        }
+    }
+
     fn has_scope(&self, permission: Permission) -> bool {
         let scopes = self.scopes.as_ref();
         scopes.is_none_or(|scopes| scopes.contains(&permission))

@@ -3,6 +3,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod backup;
+pub(crate) mod commit;
 pub(crate) mod directory;
 pub(crate) mod folder_shares;
 pub(crate) mod folders;

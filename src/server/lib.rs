@@ -175,6 +175,7 @@ impl Server {
                     Arc::new(jobs::gpu_self_test::SelfTestJobs(WeakServer(
                         server.clone(),
                     ))),
+                    Arc::new(jobs::commit::CommitJobs(WeakServer(server.clone()))),
                 ],
             ),
             lazy_stores,
@@ -211,7 +212,7 @@ impl Server {
         self.0.diagnostics.bring(runner);
     }
 
-    /// Brings the way into sessions, which the self-test of a card needs.
+    /// Brings the way into sessions, which the self-test of a card and an image of a session need.
     pub fn bring_streams(&self, streams: Arc<dyn base::link::streams::Streams>) {
         // A second one would be a second start of the same server, which does not happen.
         let _ = self.0.streams.set(streams);
@@ -284,7 +285,7 @@ impl Server {
     /// Takes up what an earlier run left: open jobs, and bytes whose rows were never written. What cannot be
     /// done now only costs images; the server serves all the same.
     fn go_on(&self) -> Result<(), Failure> {
-        use catalog::job_kinds::{GPU_TEST, IMAGE_IMPORT};
+        use catalog::job_kinds::{GPU_TEST, IMAGE_IMPORT, SESSION_COMMIT};
         let open = self
             .catalog()
             .read_now("look for open jobs", |view| view.open_operations())?;
@@ -293,7 +294,10 @@ impl Server {
             self.jobs().wake(GPU_TEST)?;
         }
         match self.image_store() {
-            Ok(_) if any(IMAGE_IMPORT) => self.jobs().wake(IMAGE_IMPORT)?,
+            Ok(_) if any(IMAGE_IMPORT) || any(SESSION_COMMIT) => {
+                self.jobs().wake(IMAGE_IMPORT)?;
+                self.jobs().wake(SESSION_COMMIT)?;
+            }
             Ok(images) => appliance::unnamed_images::forget_unnamed(self.catalog(), &images)?,
             Err(failure) => {
                 let error = base::observe::chain(&failure);

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::link::streams::{
-    AppFile, BoxFuture, ByteStream, ContainerProcess, ExecRequest, LogStream, Streams, TermStream,
+    AppFile, BoxFuture, ByteStream, ContainerProcess, ExecRequest, LayerRequest, LayerStream,
+    LogStream, Streams, TermStream,
 };
 use rules::names::{ContainerName, NodeId, SessionId};
 
@@ -86,6 +87,10 @@ impl Streams for StreamRouter {
 
     fn app_files(&self, container: ContainerName) -> BoxFuture<Vec<AppFile>> {
         self.of(container).app_files(container)
+    }
+
+    fn layer(&self, container: ContainerName, request: LayerRequest) -> BoxFuture<LayerStream> {
+        self.of(container).layer(container, request)
     }
 
     fn forget_logs(&self, sessions: Vec<SessionId>) -> BoxFuture<()> {

@@ -15,6 +15,7 @@
 //! record means a complete image. References are found by reading the records; nothing counts.
 
 pub mod archive;
+mod commit;
 pub mod config;
 pub mod digest;
 pub mod failure;
@@ -28,6 +29,7 @@ mod pack;
 pub mod record;
 pub mod transfer;
 mod unpack;
+pub mod upper;
 mod verify;
 
 #[cfg(test)]
@@ -57,6 +59,7 @@ use self::failure::{Doing, ImageError};
 use self::limits::ImportLimits;
 use self::record::{ImageRecord, LayerFile};
 
+pub use self::commit::LayerCommit;
 pub use self::import::{ArchiveImport, ImportStage, ImportStatus, ImportedImage};
 pub use self::verify::Verification;
 

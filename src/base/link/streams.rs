@@ -6,10 +6,12 @@ use std::future::Future;
 use std::pin::Pin;
 
 use bytes::Bytes;
+use rules::commit::LayerSurvey;
 use rules::names::{ContainerName, SessionId};
 use rules::refusal::Refusal;
+use rules::refusals;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 /// An answer that comes later.
 pub type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send>>;
@@ -51,11 +53,48 @@ pub trait Streams: Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 
+    /// What a container wrote above its image: first what is in it, then its bytes as an uncompressed archive in the form of
+    /// OCI layers. Its processes stand still while bytes come; dropping the stream lets them go on. A node that cannot read
+    /// it refuses `commit.not-possible-there`.
+    fn layer(&self, _container: ContainerName, _request: LayerRequest) -> BoxFuture<LayerStream> {
+        Box::pin(async { Err(refusals::commit_not_possible_there()) })
+    }
+
     /// Removes what the containers of these sessions wrote, all of their starts; fine where there is nothing.
     /// Costs one look at the names of all logs. A node without logs does nothing.
     fn forget_logs(&self, _sessions: Vec<SessionId>) -> BoxFuture<()> {
         Box::pin(async { Ok(()) })
     }
+}
+
+/// What of a container's own layer is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LayerRequest {
+    /// Paths inside, absolute, that are left out with all below them.
+    pub exclude: Vec<String>,
+    /// Bytes of all files together; more are refused.
+    pub most_bytes: u64,
+    /// Nothing but what is in it is wanted: nothing stands still.
+    pub look_only: bool,
+}
+
+/// A container's own layer on its way. Dropping it ends the reading.
+#[derive(Debug)]
+pub struct LayerStream {
+    pub output: mpsc::Receiver<LayerOutput>,
+    /// Ends, never with a value, once nothing is read any more and the processes go on.
+    pub over: oneshot::Receiver<()>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LayerOutput {
+    /// What is in it; comes once, before all bytes.
+    Found(LayerSurvey),
+    Bytes(Bytes),
+    /// All of it came; nothing follows.
+    End,
+    /// It broke; nothing follows.
+    Refused(Refusal),
 }
 
 /// A file in a container that describes apps.

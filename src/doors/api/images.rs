@@ -42,6 +42,24 @@ pub(super) async fn remove(
     responses::nothing()
 }
 
+pub(super) async fn share(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+) -> ApiResult {
+    let image = images::share(&api.server, &caller, &id, true).await?;
+    responses::changed(&image, image.generation)
+}
+
+pub(super) async fn unshare(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+) -> ApiResult {
+    let image = images::share(&api.server, &caller, &id, false).await?;
+    responses::changed(&image, image.generation)
+}
+
 pub(super) async fn import(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use api::commits::CommitRequest;
 use api::page::ListPage;
 use api::sessions::{LaunchRequest, ListQuery, SessionPatchBody, SessionView, StopBody};
 use axum::extract::{Path, RawQuery, State};
@@ -304,6 +305,26 @@ pub(super) async fn resume(
 ) -> ApiResult {
     let session = sessions::resume(&api.server, &caller, &id).await?;
     responses::changed(&session, session.generation)
+}
+
+/// Begins to make an image of it, or says what that would hold.
+pub(super) async fn commit(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    QueryParameters(options): QueryParameters<LaunchOptions>,
+    sent: JsonBody<CommitRequest>,
+) -> ApiResult {
+    if options.dry_run {
+        sent.key.as_ref().map(check_key).transpose()?;
+        let preview = sessions::preview_commit(&api.server, &caller, &id, sent.value).await?;
+        return responses::plain(StatusCode::OK, &preview);
+    }
+    let begun = sessions::commit(&api.server, &caller, &id, sent.value, sent.key).await?;
+    let operation = begun.value;
+    let response =
+        responses::accepted(&operation, &format!("/api/v1/operations/{}", operation.id))?;
+    Ok(responses::replayed(response, begun.replayed))
 }
 
 /// The request that would make another one like it; nothing is made.

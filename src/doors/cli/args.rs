@@ -706,6 +706,33 @@ pub enum SessionCommand {
         #[arg(value_name = "PORTS")]
         ports: String,
     },
+    /// Make an image of a running session
+    ///
+    /// The image is called USER/NAME:TAG and is yours alone until `fardel image share`. Homes, folders and what is temporary
+    /// are left out. The session stands still while it is read.
+    #[command(after_help = "Examples:\n  \
+        fardel session commit train tools:1 --dry-run                    what it would hold, and what looks like secrets\n  \
+        fardel session commit train tools:1 --exclude /opt/app/.env      without that file\n  \
+        fardel session commit train tools:1 --accept-secrets -d          with all of them, in the background")]
+    Commit {
+        #[command(flatten)]
+        session: Named,
+        /// Name of the image, NAME[:TAG]
+        #[arg(value_name = "REFERENCE")]
+        reference: String,
+        /// Path inside that is left out with all below it; may be repeated
+        #[arg(long, value_name = "PATH")]
+        exclude: Vec<String>,
+        /// Make it though files look like they hold secrets
+        #[arg(long)]
+        accept_secrets: bool,
+        /// Print what it would hold, and make nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Return at once; `fardel job` shows the progress
+        #[arg(short, long)]
+        detach: bool,
+    },
     /// Make another session like this one
     Duplicate {
         #[command(flatten)]
@@ -786,6 +813,16 @@ pub enum ImageCommand {
         /// Return after the upload; `fardel job` shows the progress of the import
         #[arg(short, long)]
         detach: bool,
+    },
+    /// Have all users of your domain see an image that you made of a session
+    Share {
+        #[arg(value_name = "IMAGE")]
+        image: String,
+    },
+    /// Take an image that you made of a session from the others again
+    Unshare {
+        #[arg(value_name = "IMAGE")]
+        image: String,
     },
     /// Remove images that no session uses
     Rm {

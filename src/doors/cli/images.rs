@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Seek, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
 
+use api::commits::{CommitPreview, CommitRequest};
 use api::operations::{OperationState, OperationView};
 use hyper::Method;
 use serde_json::json;
@@ -50,6 +51,10 @@ pub(super) async fn image(
             name,
             detach,
         } => return import(client, view, &archive, name, detach).await,
+        ImageCommand::Share { image } => shared(client, view, &image, "share", "shared").await?,
+        ImageCommand::Unshare { image } => {
+            shared(client, view, &image, "unshare", "private").await?;
+        }
         ImageCommand::Rm { images } => {
             for image in images {
                 let path = format!("/api/v1/images/{}", encoded(&image));
@@ -59,6 +64,78 @@ pub(super) async fn image(
         }
     }
     Ok(0)
+}
+
+async fn shared(
+    client: &HttpClient,
+    view: &OutputStyle,
+    image: &str,
+    verb: &str,
+    word: &str,
+) -> Result<(), CliError> {
+    let path = format!("/api/v1/images/{}/{verb}", encoded(image));
+    let body = client.post(&path, &json!({})).await?;
+    let reference = text(&body, "reference");
+    print(&view.said(&body, &format!("{reference}  {word}"))?);
+    Ok(())
+}
+
+/// Makes an image of a session, or says what it would hold.
+pub(super) async fn commit(
+    client: &HttpClient,
+    view: &OutputStyle,
+    session: &str,
+    request: &CommitRequest,
+    (dry_run, detach): (bool, bool),
+) -> Result<u8, CliError> {
+    let path = format!("{}/commit", super::values::path(session));
+    let body = json!(request);
+    if dry_run {
+        let preview: Answer<CommitPreview> =
+            client.send(&format!("{path}?dry_run=true"), &body).await?;
+        print(&view.said(&preview.body, &previewed(&preview.read))?);
+        return Ok(0);
+    }
+    let operation: Answer<OperationView> = client.send(&path, &body).await?;
+    if detach {
+        print(&view.one(&operation.body, columns::JOBS)?);
+        return Ok(0);
+    }
+    let progress = ProgressLine::new(view, "committing", true);
+    let done = watched(client, &progress, operation).await?;
+    let references: Vec<String> = done.body["result"]["images"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|image| {
+            format!(
+                "{}  committed; it is yours alone\n",
+                text(image, "reference")
+            )
+        })
+        .collect();
+    print(&view.said(&done.body, &references.concat())?);
+    Ok(0)
+}
+
+/// What an image of a session would hold, in words.
+fn previewed(preview: &CommitPreview) -> String {
+    let mut lines = vec![format!(
+        "{}  {} in {} files above {}; {} files of it are gone, {} cannot be kept",
+        preview.reference,
+        rules::units::Bytes(preview.bytes),
+        preview.entries,
+        preview.base,
+        preview.removed,
+        preview.skipped,
+    )];
+    let secrets = preview.secrets.iter();
+    lines.extend(secrets.map(|secret| format!("{}  {}", secret.kind.word(), secret.path)));
+    if preview.more_secrets > 0 {
+        lines.push(format!("and {} more like these", preview.more_secrets));
+    }
+    lines.push(String::new());
+    lines.join("\n")
 }
 
 async fn import(

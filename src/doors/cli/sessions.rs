@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use api::commits::CommitRequest;
 use api::page::ListPage;
 use api::sessions::SessionView;
 use hyper::Method;
@@ -17,7 +18,7 @@ use super::error::{CONFLICT, CliError, NOT_FOUND, PARTLY, TIMEOUT};
 use super::explain::{explained, in_full};
 use super::output::OutputStyle;
 use super::values::path;
-use super::{Surroundings, columns, complain, launch, print, terminal, values};
+use super::{Surroundings, columns, complain, images, launch, print, terminal, values};
 
 /// Rows asked for at once while a list is read to its end.
 const PAGE: u32 = 500;
@@ -138,6 +139,21 @@ pub(super) async fn session(
         }
         SessionCommand::Forward { session, ports } => {
             terminal::forward(client, view, &session.session, &ports).await
+        }
+        SessionCommand::Commit {
+            session,
+            reference,
+            exclude,
+            accept_secrets,
+            dry_run,
+            detach,
+        } => {
+            let request = CommitRequest {
+                reference,
+                exclude,
+                accept_secrets,
+            };
+            images::commit(client, view, &session.session, &request, (dry_run, detach)).await
         }
         SessionCommand::Duplicate {
             session,

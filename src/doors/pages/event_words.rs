@@ -255,6 +255,7 @@ fn state(t: Text, kept: &str) -> Option<String> {
 fn operation(t: Text, kept: &str) -> Option<String> {
     match kept {
         "image.import" => Some(t.event_import().to_owned()),
+        "session.commit" => Some(t.event_commit().to_owned()),
         "gpu.test" => Some(t.self_test_title().to_owned()),
         _ => None,
     }

@@ -88,6 +88,8 @@ pub struct ImageDetailPage {
     pub name: String,
     pub what: String,
     pub may_remove: bool,
+    /// Whether it is shared, where it was made of a session and the caller may change that.
+    pub sharing: Option<bool>,
     /// What deleting would do, in words.
     pub impact: String,
     pub facts: Vec<IconFact>,
@@ -121,6 +123,8 @@ pub(super) fn router() -> Router<PagesContext> {
         )
         .route("/images/{id}", get(one))
         .route("/images/{id}/remove", post(remove))
+        .route("/images/{id}/share", post(share))
+        .route("/images/{id}/unshare", post(unshare))
 }
 
 /// Environments to launch from: the machine's own first, then the chosen image, then those that most live sessions of
@@ -140,7 +144,10 @@ pub(super) async fn choices(
     // An order is no reason to refuse the page.
     let used = images::used(&console.server, caller).await;
     let used = used.unwrap_or_default();
-    for image in images::list(&console.server, caller).await? {
+    let mut known = images::list(&console.server, caller).await?;
+    // An administrator sees those of others too, and starts nothing from them.
+    known.retain(|image| image.is_open_to(caller.subject.user));
+    for image in known {
         let is_chosen = chosen == image.reference || chosen == image.id.to_string();
         all.push(Choice {
             note: about(&image),
@@ -577,7 +584,13 @@ async fn read_image(
             }
         })
         .collect();
-    let may_write = caller.subject.can(Permission::ImagesWrite);
+    let kept = image
+        .as_ref()
+        .filter(|image| image.is_kept_by(&caller.subject));
+    let may_remove = kept.is_some();
+    let sharing = kept
+        .filter(|image| image.is_shared_by(&caller.subject))
+        .map(|image| image.shared);
     let size = image
         .as_ref()
         .map_or_else(String::new, |image| components::size(image.size.0));
@@ -632,6 +645,15 @@ async fn read_image(
                 text: short(&image.digest),
             },
         ];
+        if !image.shared {
+            facts.push(IconFact {
+                icon: "user",
+                text: match image.owner == Some(caller.subject.user) {
+                    true => t.image_private().to_owned(),
+                    false => t.image_private_of_other().to_owned(),
+                },
+            });
+        }
     } else {
         facts.push(IconFact {
             icon: "server",
@@ -650,13 +672,14 @@ async fn read_image(
             .as_ref()
             .map_or_else(|| "host".to_owned(), |image| image.id.to_string()),
         value: responses::encoded(&name),
-        what: if embedded {
-            t.images_embedded()
-        } else {
-            t.images_imported()
+        what: match image.as_ref().map(|image| image.owner.is_some()) {
+            None => t.images_embedded(),
+            Some(true) => t.image_of_session(),
+            Some(false) => t.images_imported(),
         }
         .to_owned(),
-        may_remove: may_write && !embedded,
+        may_remove,
+        sharing,
         impact,
         facts,
         starts,
@@ -704,6 +727,39 @@ async fn remove(
             )
         }
         Err(fault) => failed(&console, &visit, &caller, &fault),
+    }
+}
+
+/// `POST /images/{id}/share`
+async fn share(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    shared(&console, &visit, &caller, &id, true).await
+}
+
+/// `POST /images/{id}/unshare`
+async fn unshare(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    shared(&console, &visit, &caller, &id, false).await
+}
+
+async fn shared(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    id: &str,
+    shared: bool,
+) -> Response {
+    match images::share(&console.server, caller, id, shared).await {
+        Ok(image) => responses::see(&format!("/images/{}", image.id)),
+        Err(failure) => failed(console, visit, caller, &failure),
     }
 }
 

@@ -515,7 +515,9 @@ async fn environments(
             note: t.wizard_environment_host().to_owned(),
         });
     }
-    for image in images::list(&console.server, caller).await? {
+    let mut known = images::list(&console.server, caller).await?;
+    known.retain(|image| image.is_open_to(caller.subject.user));
+    for image in known {
         found.push(EnvironmentChoice {
             name: image.reference,
             note: image.size.to_string(),

@@ -60,6 +60,7 @@ impl RuntimeState {
             if self.entries().contains_key(&name) {
                 continue;
             }
+            self.end_readings(&name);
             match self.find(&name)? {
                 FoundContainer::Known(entry) => drop(self.entries().insert(name, entry)),
                 FoundContainer::Never => {}

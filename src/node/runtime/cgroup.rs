@@ -509,6 +509,19 @@ impl ControlGroup {
         fs::read_to_string(path.join(file)).is_ok_and(|text| text.trim() != thawed)
     }
 
+    /// Whether all processes inside have come to stand still after `freeze`.
+    pub(super) fn stands(&self) -> bool {
+        let Some(path) = self.directory("freezer") else {
+            return false;
+        };
+        let (file, stands) = match self.v2() {
+            true => ("cgroup.events", "frozen 1"),
+            false => ("freezer.state", "FROZEN"),
+        };
+        fs::read_to_string(path.join(file))
+            .is_ok_and(|text| text.lines().any(|line| line.trim() == stands))
+    }
+
     /// The present processor limit in hundredths of a core; nothing when there is none.
     pub(super) fn cpu_hundredths(&self) -> Option<u32> {
         let path = self.directory("cpu")?;

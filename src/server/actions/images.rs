@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use api::operations::OperationView;
 use rules::image::{CatalogImage, parse_reference};
 use rules::names::{ImageId, OperationId, UploadId};
-use rules::permissions::{Permission, Subject, may};
+use rules::permissions::{Permission, Subject};
 use rules::refusals;
-use rules::tenancy::Scope;
 use serde::{Deserialize, Serialize};
 use store::images::archive::Archive;
 
@@ -41,13 +40,15 @@ pub enum ImportSource {
 /// Imports that may wait. More is a loop in a script.
 const MAX_OPEN: usize = 64;
 
-/// Every image, by reference. `host`, the machine's own programs, is none.
+/// Every image that the caller sees, by reference. `host`, the machine's own programs, is none.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<CatalogImage>, Failure> {
     allowed(caller, Permission::ImagesRead)?;
     let reach = rules::permissions::reach(&caller.subject, Permission::ImagesRead);
-    server
+    let mut images = server
         .catalog()
-        .read_now("list images", |view| view.images(&reach))
+        .read_now("list images", |view| view.images(&reach))?;
+    images.retain(|image| image.is_seen_by(&caller.subject));
+    Ok(images)
 }
 
 /// How many live sessions that the caller may see start from each image, by reference; `host` is among them.
@@ -63,9 +64,9 @@ pub async fn used(server: &Server, caller: &Caller) -> Result<BTreeMap<String, u
 /// reach.
 pub async fn get(server: &Server, caller: &Caller, which: &str) -> Result<CatalogImage, Failure> {
     allowed(caller, Permission::ImagesRead)?;
-    server.catalog().read_now("show an image", |view| {
-        find(view, &caller.subject, Permission::ImagesRead, which)
-    })
+    server
+        .catalog()
+        .read_now("show an image", |view| find(view, &caller.subject, which))
 }
 
 /// Begins an import and gives its operation, whose result names the images. A second import of the
@@ -220,7 +221,7 @@ async fn look_at(server: &Server, source: ImportOrigin) -> Result<String, Failur
     .map_err(|ended| ServerFault::new("look at an archive", ended))?
 }
 
-/// Removes an image; its layers go where no other image needs them.
+/// Removes an image; its layers go where no other image needs them. Who made one of a session removes it too.
 ///
 /// Errors: `image.in-use` while live sessions start from it.
 pub async fn remove(
@@ -228,13 +229,12 @@ pub async fn remove(
     caller: &Caller,
     which: &str,
 ) -> Result<CatalogImage, Failure> {
-    allowed(caller, Permission::ImagesWrite)?;
     let (actor, which) = (caller.name.clone(), which.to_owned());
-    let subject = caller.subject.clone();
+    let caller = caller.clone();
     let removed = server
         .catalog()
         .write(Lane::Requests, "remove an image", move |rows| {
-            let image = find(rows, &subject, Permission::ImagesWrite, &which)?;
+            let image = find_to_keep(rows, &caller, &which)?;
             let users = rows.image_users(image.id)?;
             if users > 0 {
                 return Err(refusals::image_in_use(users, &image.reference).into());
@@ -244,7 +244,7 @@ pub async fn remove(
                 actor: actor.as_str(),
                 topic: "images",
                 object: &image.id.to_string(),
-                scope: Scope::domain(image.domain),
+                scope: image.scope(),
                 code: "image.removed",
                 before: &image.reference,
                 after: "",
@@ -268,22 +268,84 @@ pub async fn remove(
     Ok(removed)
 }
 
-/// The image that is meant, where the subject has the permission for its domain.
+/// Has all users of its domain see an image that was made of a session, which its owner alone decides, or its owner alone
+/// again. Sessions that run from it stay.
+///
+/// Errors: `image.not-found`, `image.not-of-session` for an imported one, `image.owner-only`.
+pub async fn share(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    shared: bool,
+) -> Result<CatalogImage, Failure> {
+    let (actor, which, caller) = (caller.name.clone(), which.to_owned(), caller.clone());
+    server
+        .catalog()
+        .write(Lane::Requests, "share an image", move |rows| {
+            let mut image = find_to_keep(rows, &caller, &which)?;
+            if image.owner.is_none() {
+                return Err(refusals::image_not_of_session(&image.reference).into());
+            }
+            if image.shared == shared {
+                return Ok(image);
+            }
+            // Else an administrator could start from what is another's alone.
+            if shared && image.owner != Some(caller.subject.user) {
+                return Err(refusals::image_owner_only(&image.reference).into());
+            }
+            rows.share_image(image.id, shared)?;
+            let word = |shared: bool| if shared { "shared" } else { "private" };
+            rows.note(NewEvent {
+                actor: actor.as_str(),
+                topic: "images",
+                object: &image.id.to_string(),
+                scope: image.scope(),
+                code: if shared {
+                    "image.shared"
+                } else {
+                    "image.unshared"
+                },
+                before: word(image.shared),
+                after: word(shared),
+            })?;
+            image.shared = shared;
+            image.generation += 1;
+            Ok(image)
+        })
+        .await
+}
+
+/// The image that is meant, for a caller who may remove it. Who may write no image at all is told so, whether there is one
+/// or not.
+fn find_to_keep(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    which: &str,
+) -> Result<CatalogImage, Failure> {
+    let found = named(view, which)?.filter(|image| image.is_kept_by(&caller.subject));
+    if found.is_none() {
+        allowed(caller, Permission::ImagesWrite)?;
+    }
+    Ok(found.ok_or_else(refusals::image_not_found)?)
+}
+
+/// The image that is meant, where the subject sees it.
 fn find(
     view: &ReadTransaction<'_>,
     subject: &Subject,
-    permission: Permission,
     which: &str,
 ) -> Result<CatalogImage, Failure> {
-    let missing = || refusals::image_not_found();
-    let found = match which.parse::<ImageId>() {
-        Ok(id) => view.image(id)?,
+    let seen = named(view, which)?.filter(|image| image.is_seen_by(subject));
+    Ok(seen.ok_or_else(refusals::image_not_found)?)
+}
+
+/// The image of that id or reference. Asks no permission.
+fn named(view: &ReadTransaction<'_>, which: &str) -> Result<Option<CatalogImage>, Failure> {
+    match which.parse::<ImageId>() {
+        Ok(id) => view.image(id),
         Err(_) => match parse_reference(which) {
-            Ok(reference) => view.image_called(&reference)?,
-            Err(_) => None,
+            Ok(reference) => view.image_called(&reference),
+            Err(_) => Ok(None),
         },
-    };
-    let is_allowed =
-        |image: &CatalogImage| may(subject, permission, &Scope::domain(image.domain)).is_ok();
-    Ok(found.filter(is_allowed).ok_or_else(missing)?)
+    }
 }

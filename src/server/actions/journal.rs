@@ -323,7 +323,7 @@ pub(super) fn names(
 fn own_name(event: &EventView) -> Option<String> {
     let name = match event.code.as_str() {
         "image.removed" | "user.removed" => &event.before,
-        "image.imported" => &event.after,
+        "image.imported" | "image.committed" => &event.after,
         _ => return None,
     };
     Some(name.clone()).filter(|name| !name.is_empty())

@@ -8,6 +8,7 @@ use rules::refusals;
 use super::allowed;
 use crate::access::Caller;
 use crate::catalog::Lane;
+use crate::catalog::job_kinds::SESSION_COMMIT;
 use crate::catalog::jobs::OperationRow;
 use crate::{Failure, Server, ServerFault};
 
@@ -53,7 +54,11 @@ pub async fn cancel(
     caller: &Caller,
     id: OperationId,
 ) -> Result<OperationView, Failure> {
-    allowed(caller, Permission::ImagesWrite)?;
+    if let Err(denied) = allowed(caller, Permission::ImagesWrite)
+        && !is_own_commit(server, caller, id)
+    {
+        return Err(denied);
+    }
     find(server, caller, id)?;
     let asked = server
         .catalog()
@@ -69,6 +74,15 @@ pub async fn cancel(
         .await
         .map_err(|ended| ServerFault::new("cancel an operation", ended))??;
     find(server, caller, id)
+}
+
+/// Whether it makes an image of a session of the caller, who may write that image without being an administrator.
+fn is_own_commit(server: &Server, caller: &Caller, id: OperationId) -> bool {
+    let write = caller.subject.token_allows(Permission::ImagesWrite);
+    let found = find(server, caller, id);
+    let is_own =
+        |found: OperationView| found.kind == SESSION_COMMIT && found.user == caller.subject.user;
+    write.is_ok() && found.is_ok_and(is_own)
 }
 
 /// Which operations the caller may see: their own, or all for those who may see the whole box.

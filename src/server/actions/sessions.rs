@@ -24,6 +24,7 @@ use crate::snapshot::Snapshot;
 use crate::{Failure, Server};
 
 mod change;
+mod commit;
 pub(super) mod find;
 mod launch;
 pub(super) mod overview;
@@ -38,6 +39,7 @@ pub use change::{
     delete, hold, pause, preview_change, release, rename, resize, restart, resume, set_labels,
     set_priority, set_time_limit, stop,
 };
+pub use commit::{commit, preview_commit};
 pub(crate) use launch::{LaunchForMembers, effective_limits, limits_of_user, project_of_launch};
 pub use launch::{Launched, duplicate, launch, preview};
 pub use overview::{

@@ -209,6 +209,16 @@ async fn every_act_asks_for_its_capability_first() {
         (SessionsEnter, "sessions.enter", |s, c| sessions::enter(
             s, c, "x"
         )),
+        (SessionsEnter, "sessions.commit", |s, c| sessions::commit(
+            s,
+            c,
+            "x",
+            api::commits::CommitRequest::default(),
+            None
+        )),
+        (SessionsEnter, "sessions.preview_commit", |s, c| {
+            sessions::preview_commit(s, c, "x", api::commits::CommitRequest::default())
+        }),
         (SessionsEnter, "apps.list", |s, c| apps::list(
             s, &NoStreams, c, "x"
         )),
@@ -332,6 +342,9 @@ async fn every_act_asks_for_its_capability_first() {
         )),
         (ImagesWrite, "images.remove", |s, c| images::remove(
             s, c, "x"
+        )),
+        (ImagesWrite, "images.share", |s, c| images::share(
+            s, c, "x", true
         )),
         (ImagesWrite, "images.import", |s, c| {
             images::import(s, c, images::ImportSource::Path("relative".into()), None)

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use rules::image::CatalogImage;
-use rules::names::ImageId;
+use rules::names::{ImageId, UserId};
 use rules::permissions::Reach;
 use rules::tenancy::DomainId;
 use rules::units::Bytes;
@@ -17,7 +17,7 @@ use super::writer::Rows;
 use crate::Failure;
 
 const COLUMNS: &str = "id, reference, digest, size, architecture, created_at, imported_at, labels, \
-    entrypoint, command, env, user, working_directory, stop_signal, generation, domain";
+    entrypoint, command, env, user, working_directory, stop_signal, generation, domain, owner, shared";
 
 fn from_row(row: &Row<'_>) -> rusqlite::Result<CatalogImage> {
     Ok(CatalogImage {
@@ -37,6 +37,8 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<CatalogImage> {
         stop_signal: row.get("stop_signal")?,
         generation: value::unsigned(row, "generation")?,
         domain: DomainId(value::id(row, "domain")?),
+        owner: value::id_or_none(row, "owner")?.map(UserId),
+        shared: row.get("shared")?,
     })
 }
 
@@ -89,6 +91,14 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// How many images this user made of sessions.
+    pub(crate) fn images_of(&self, owner: UserId) -> Result<u64, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select count(*) as n from image where owner = ?1")?
+            .query_row([owner.0.as_bytes()], |row| value::unsigned(row, "n"))?)
+    }
+
     /// How many live sessions start from this image.
     pub(crate) fn image_users(&self, id: ImageId) -> Result<u32, Failure> {
         Ok(self
@@ -117,9 +127,9 @@ impl Rows<'_> {
             .prepare_cached(&format!(
                 "insert into image ({COLUMNS})
                  values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
-                         ?16)"
+                         ?16, ?17, ?18)"
             ))?
-            .execute((
+            .execute(rusqlite::params![
                 image.id.0.as_bytes(),
                 &image.reference,
                 &image.digest,
@@ -136,7 +146,21 @@ impl Rows<'_> {
                 &image.stop_signal,
                 value::signed(image.generation),
                 image.domain.0.as_bytes(),
-            ))?;
+                image.owner.as_ref().map(|owner| owner.0.as_bytes()),
+                image.shared,
+            ])?;
+        Ok(())
+    }
+
+    /// Has the users of its domain see an image, or its owner alone.
+    pub(crate) fn share_image(&self, id: ImageId, shared: bool) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "update image
+                 set shared = ?2, generation = generation + 1
+                 where id = ?1",
+            )?
+            .execute((id.0.as_bytes(), shared))?;
         Ok(())
     }
 

@@ -1,12 +1,15 @@
-//! What the rows of long work say: their kinds, and what an import works on. Never runs any.
+//! What the rows of long work say: their kinds, and what an import and a commit work on. Never runs any.
 
 use std::path::PathBuf;
 
+use rules::names::{ContainerName, ImageId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// Reads an archive into the image store.
 pub(crate) const IMAGE_IMPORT: &str = "image.import";
+/// Makes an image of a session.
+pub(crate) const SESSION_COMMIT: &str = "session.commit";
 /// The self-test of a GPU.
 pub(crate) const GPU_TEST: &str = "gpu.test";
 
@@ -18,6 +21,22 @@ pub(crate) struct ImportInput {
     pub(crate) reference: Option<String>,
     /// Name of the file, for users; empty in rows of earlier versions.
     #[serde(default)]
+    pub(crate) file: String,
+}
+
+/// What one commit works on, as its row keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CommitInput {
+    /// The start of the session that was asked about; no later one is read.
+    pub(crate) container: ContainerName,
+    /// The image below.
+    pub(crate) base: ImageId,
+    /// What the new image is called.
+    pub(crate) reference: String,
+    pub(crate) exclude: Vec<String>,
+    /// Its owner knows that it holds what looks like secrets.
+    pub(crate) accept_secrets: bool,
+    /// What users read of the operation: the reference.
     pub(crate) file: String,
 }
 

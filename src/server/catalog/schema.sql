@@ -454,7 +454,9 @@ CREATE TABLE image (
     working_directory text not null,
     stop_signal text not null,
     generation integer not null
-, domain blob not null default x'00000000000070008000000000000001') strict;
+, domain blob not null default x'00000000000070008000000000000001', owner blob references user (id), shared integer not null default 1 check (shared in (0, 1))) strict;
+
+CREATE INDEX image_by_owner on image (owner) where owner is not null;
 
 CREATE TABLE "installation" (
     id integer primary key check (id = 1),

@@ -196,6 +196,9 @@ fn keep(
 ) -> Result<ImageId, Failure> {
     let digest = record.id.to_string();
     if let Some(known) = rows.image_called(reference)? {
+        if known.owner.is_some() {
+            return Err(refusals::image_reference_of_session(reference).into());
+        }
         if known.digest == digest {
             return Ok(known.id);
         }
@@ -230,6 +233,8 @@ fn keep(
         working_directory: settings.working_directory.clone(),
         stop_signal: settings.stop_signal.clone().unwrap_or_default(),
         generation: 1,
+        owner: None,
+        shared: true,
     };
     rows.insert_image(&image)?;
     rows.note(NewEvent {
@@ -245,7 +250,7 @@ fn keep(
 }
 
 /// `python-ml:1.2` → `python-ml:1.2-was-0a1b2c3d4e5f`.
-fn old_name(image: &CatalogImage) -> String {
+pub(super) fn old_name(image: &CatalogImage) -> String {
     let (path, tag) = image
         .reference
         .rsplit_once(':')

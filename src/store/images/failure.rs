@@ -90,7 +90,7 @@ impl fmt::Display for Carried {
 impl std::error::Error for Carried {}
 
 /// Packs an error for the way through a `Read`; `from_read` takes it out again.
-pub(super) fn carry(error: impl Into<ImageError>) -> io::Error {
+pub fn carry(error: impl Into<ImageError>) -> io::Error {
     io::Error::other(Carried(error.into()))
 }
 

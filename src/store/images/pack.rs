@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
+use rules::refusals;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use tar::{EntryType, Header};
@@ -16,14 +17,20 @@ use super::failure::{Doing, ImageError, shown};
 use super::lower;
 
 const BLOCK: u64 = 512;
+/// Two blocks of zeros end an archive.
+pub(super) const END_OF_ARCHIVE: [u8; 2 * BLOCK as usize] = [0; 2 * BLOCK as usize];
 /// Bytes read of a file at once. Larger: more memory for each layer that is sent. Smaller: more calls.
-const PIECE: usize = 256 << 10;
+pub(super) const PIECE: usize = 256 << 10;
 /// Zeros that count as a hole in a file that had holes when it was imported. Larger: small holes are sent and
 /// take room. Smaller: longer lists of stretches.
 const HOLE: usize = 64 << 10;
 /// Stretches of one such file that are told apart; the rest of the file is sent whole. Higher: the list does
 /// not fit into one extended header of the receiver. Lower: more zeros are sent.
-const MAX_STRETCHES: usize = 8192;
+pub(super) const MAX_STRETCHES: usize = 8192;
+
+/// Bytes of all extended attributes of one file. Higher: a session has this process hold more, and the receiver refuses
+/// them. Lower: files that an import takes are refused.
+const MAX_ATTRIBUTE_BYTES: usize = 1 << 20;
 
 /// Takes the packed bytes.
 pub(super) trait PackSink: Write {
@@ -67,20 +74,17 @@ pub(super) fn pack(
             }
         }
     }
-    packer
-        .sink
-        .write_all(&[0; 2 * BLOCK as usize])
-        .doing(sending)
+    packer.sink.write_all(&END_OF_ARCHIVE).doing(sending)
 }
 
 /// A directory on the way, with the names that are still to come.
-struct DirectoryLevel {
-    directory: OwnedFd,
-    names: std::vec::IntoIter<Vec<u8>>,
+pub(super) struct DirectoryLevel {
+    pub(super) directory: OwnedFd,
+    pub(super) names: std::vec::IntoIter<Vec<u8>>,
 }
 
 impl DirectoryLevel {
-    fn read(directory: OwnedFd) -> Result<Self, ImageError> {
+    pub(super) fn read(directory: OwnedFd) -> Result<Self, ImageError> {
         let doing = || "list a directory of a layer".to_owned();
         let mut names = Vec::new();
         for entry in Dir::read_from(&directory).doing(doing)? {
@@ -106,16 +110,16 @@ struct LayerPacker<'a> {
 }
 
 /// Key and value of one record of an extended header.
-type PaxRecord = (Vec<u8>, Vec<u8>);
+pub(super) type PaxRecord = (Vec<u8>, Vec<u8>);
 
 /// What the header of one member says.
-struct MemberHead<'a> {
-    name: &'a [u8],
-    kind: EntryType,
-    link: &'a [u8],
-    stored: u64,
-    stat: Option<&'a Stat>,
-    records: Vec<PaxRecord>,
+pub(super) struct MemberHead<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) kind: EntryType,
+    pub(super) link: &'a [u8],
+    pub(super) stored: u64,
+    pub(super) stat: Option<&'a Stat>,
+    pub(super) records: Vec<PaxRecord>,
 }
 
 impl LayerPacker<'_> {
@@ -304,76 +308,90 @@ impl LayerPacker<'_> {
         Ok(stretches)
     }
 
-    /// Writes the header of a member, after an extended one where its fields do not hold everything.
     fn head(&mut self, member: &MemberHead<'_>) -> Result<(), ImageError> {
-        let mut records = Vec::new();
-        let mut record = |key: &[u8], value: &[u8]| {
-            // The length counts itself.
-            let rest = key.len() + value.len() + 3;
-            let mut length = rest + rest.to_string().len();
-            if length.to_string().len() != rest.to_string().len() {
-                length = rest + length.to_string().len();
-            }
-            records.extend_from_slice(format!("{length} ").as_bytes());
-            records.extend_from_slice(key);
-            records.push(b'=');
-            records.extend_from_slice(value);
-            records.push(b'\n');
-        };
-        let mut header = Header::new_gnu();
-        header.set_entry_type(member.kind);
-        header.set_size(member.stored);
-        let (mut mode, mut owners, mut seconds) = (0, (0, 0), 0);
-        if let Some(stat) = member.stat {
-            mode = stat.st_mode & 0o7777;
-            owners = (stat.st_uid, stat.st_gid);
-            let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
-            match u64::try_from(stat.st_mtime) {
-                Ok(whole) if nanoseconds == 0 => seconds = whole,
-                _ => record(b"mtime", pax_time(stat.st_mtime, nanoseconds).as_bytes()),
-            }
-        }
-        header.set_mode(mode);
-        header.set_uid(owners.0.into());
-        header.set_gid(owners.1.into());
-        header.set_mtime(seconds);
-        let raw = header.as_mut_bytes();
-        for (text, key, field) in [
-            (member.name, b"path".as_slice(), 0),
-            (member.link, b"linkpath".as_slice(), 157),
-        ] {
-            match text.len() <= 100 {
-                true => raw[field..field + text.len()].copy_from_slice(text),
-                false => record(key, text),
-            }
-        }
-        for (key, value) in &member.records {
-            record(key, value);
-        }
-        if !records.is_empty() {
-            let mut extended = Header::new_gnu();
-            extended.set_entry_type(EntryType::XHeader);
-            extended.set_size(records.len() as u64);
-            extended.set_cksum();
-            self.sink.write_all(extended.as_bytes()).doing(sending)?;
-            self.sink.write_all(&records).doing(sending)?;
-            self.pad(records.len() as u64)?;
-        }
-        header.set_cksum();
-        self.sink.write_all(header.as_bytes()).doing(sending)
+        write_head(&mut *self.sink, member)
     }
 
     fn pad(&mut self, stored: u64) -> Result<(), ImageError> {
-        let padding = usize::try_from((BLOCK - stored % BLOCK) % BLOCK).expect("below a block");
-        self.sink
-            .write_all(&[0; BLOCK as usize][..padding])
-            .doing(sending)
+        write_padding(&mut *self.sink, stored)
     }
+}
+
+/// Writes the header of a member, after an extended one where its fields do not hold everything.
+pub(super) fn write_head<W: Write + ?Sized>(
+    sink: &mut W,
+    member: &MemberHead<'_>,
+) -> Result<(), ImageError> {
+    let mut records = Vec::new();
+    let mut record = |key: &[u8], value: &[u8]| {
+        // The length counts itself.
+        let rest = key.len() + value.len() + 3;
+        let mut length = rest + rest.to_string().len();
+        if length.to_string().len() != rest.to_string().len() {
+            length = rest + length.to_string().len();
+        }
+        records.extend_from_slice(format!("{length} ").as_bytes());
+        records.extend_from_slice(key);
+        records.push(b'=');
+        records.extend_from_slice(value);
+        records.push(b'\n');
+    };
+    let mut header = Header::new_gnu();
+    header.set_entry_type(member.kind);
+    header.set_size(member.stored);
+    let (mut mode, mut owners, mut seconds) = (0, (0, 0), 0);
+    if let Some(stat) = member.stat {
+        mode = stat.st_mode & 0o7777;
+        owners = (stat.st_uid, stat.st_gid);
+        let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
+        match u64::try_from(stat.st_mtime) {
+            Ok(whole) if nanoseconds == 0 => seconds = whole,
+            _ => record(b"mtime", pax_time(stat.st_mtime, nanoseconds).as_bytes()),
+        }
+    }
+    header.set_mode(mode);
+    header.set_uid(owners.0.into());
+    header.set_gid(owners.1.into());
+    header.set_mtime(seconds);
+    let raw = header.as_mut_bytes();
+    for (text, key, field) in [
+        (member.name, b"path".as_slice(), 0),
+        (member.link, b"linkpath".as_slice(), 157),
+    ] {
+        match text.len() <= 100 {
+            true => raw[field..field + text.len()].copy_from_slice(text),
+            false => record(key, text),
+        }
+    }
+    for (key, value) in &member.records {
+        record(key, value);
+    }
+    if !records.is_empty() {
+        let mut extended = Header::new_gnu();
+        extended.set_entry_type(EntryType::XHeader);
+        extended.set_size(records.len() as u64);
+        extended.set_cksum();
+        sink.write_all(extended.as_bytes()).doing(sending)?;
+        sink.write_all(&records).doing(sending)?;
+        write_padding(sink, records.len() as u64)?;
+    }
+    header.set_cksum();
+    sink.write_all(header.as_bytes()).doing(sending)
+}
+
+/// Fills the last block of so many stored bytes.
+pub(super) fn write_padding<W: Write + ?Sized>(
+    sink: &mut W,
+    stored: u64,
+) -> Result<(), ImageError> {
+    let padding = usize::try_from((BLOCK - stored % BLOCK) % BLOCK).expect("below a block");
+    sink.write_all(&[0; BLOCK as usize][..padding])
+        .doing(sending)
 }
 
 /// The extended attributes that a layer may carry, as PAX records in the order of their names. Labels of this
 /// machine and overlayfs's own stay here.
-fn attributes(file: BorrowedFd<'_>) -> Result<Vec<PaxRecord>, ImageError> {
+pub(super) fn attributes(file: BorrowedFd<'_>) -> Result<Vec<PaxRecord>, ImageError> {
     let doing = || "read the attributes of a file of a layer".to_owned();
     let length = match rustix::fs::flistxattr_query(file) {
         Err(Errno::OPNOTSUPP) => return Ok(Vec::new()),
@@ -392,8 +410,14 @@ fn attributes(file: BorrowedFd<'_>) -> Result<Vec<PaxRecord>, ImageError> {
         .collect();
     names.sort_unstable();
     let mut records = Vec::new();
+    let mut held = 0;
     for name in names {
-        let mut value = vec![0u8; rustix::fs::fgetxattr_query(file, name).doing(doing)?];
+        let length = rustix::fs::fgetxattr_query(file, name).doing(doing)?;
+        held += name.len() + length;
+        if held > MAX_ATTRIBUTE_BYTES {
+            return Err(refusals::commit_layer_attributes(MAX_ATTRIBUTE_BYTES >> 10).into());
+        }
+        let mut value = vec![0u8; length];
         let length = rustix::fs::fgetxattr(file, name, &mut value[..]).doing(doing)?;
         value.truncate(length);
         records.push(([b"SCHILY.xattr.", name].concat(), value));
@@ -410,7 +434,7 @@ fn pax_time(seconds: i64, nanoseconds: u32) -> String {
     }
 }
 
-fn sending() -> String {
+pub(super) fn sending() -> String {
     "send a layer".into()
 }
 

@@ -226,7 +226,7 @@ async fn ended(server: &Server, launched: &SessionView) -> SessionView {
     .await
 }
 
-async fn until<T>(what: &str, ready: impl AsyncFn() -> Option<T>) -> T {
+pub(super) async fn until<T>(what: &str, ready: impl AsyncFn() -> Option<T>) -> T {
     let end = Instant::now() + TIMEOUT;
     loop {
         if let Some(value) = ready().await {
@@ -248,6 +248,11 @@ fn program() -> Vec<u8> {
     code.extend(length);
     code.extend([0x0f, 0x05, 0xb8, 60, 0, 0, 0, 0x31, 0xff, 0x0f, 0x05]);
     code.extend(GREETING.as_bytes());
+    executable(&code)
+}
+
+/// A program for this processor of these instructions and data.
+pub(super) fn executable(code: &[u8]) -> Vec<u8> {
     let start = 0x40_0000u64;
     let size = 64 + 56 + code.len() as u64;
     let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
@@ -268,9 +273,15 @@ fn program() -> Vec<u8> {
 
 /// An OCI layout of one image with one file, the program.
 fn write_layout(at: &Path) {
-    let data = program();
+    let mut layer = member("greet", &program());
+    layer.resize(layer.len() + 1024, 0);
+    layout_of(at, &layer, "/greet");
+}
+
+/// A file of root in a tar archive, with mode 755.
+pub(super) fn member(name: &str, data: &[u8]) -> Vec<u8> {
     let mut header = [0u8; 512];
-    header[..5].copy_from_slice(b"greet");
+    header[..name.len()].copy_from_slice(name.as_bytes());
     header[100..107].copy_from_slice(b"0000755");
     header[108..115].copy_from_slice(b"0000000");
     header[116..123].copy_from_slice(b"0000000");
@@ -280,9 +291,14 @@ fn write_layout(at: &Path) {
     header[156] = b'0';
     let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
     header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    let mut layer = header.to_vec();
-    layer.extend_from_slice(&data);
-    layer.resize(layer.len().next_multiple_of(512) + 1024, 0);
+    let mut all = header.to_vec();
+    all.extend_from_slice(data);
+    all.resize(all.len().next_multiple_of(512), 0);
+    all
+}
+
+/// An OCI layout of one image of one layer that runs this program.
+pub(super) fn layout_of(at: &Path, layer: &[u8], program: &str) {
     let blobs = at.join("blobs/sha256");
     fs::create_dir_all(&blobs).expect("made");
     let blob = |bytes: &[u8]| {
@@ -291,14 +307,14 @@ fn write_layout(at: &Path) {
         format!(r#""digest":"{digest}","size":{}"#, bytes.len())
     };
     let config = format!(
-        r#"{{"os":"linux","config":{{"Entrypoint":["/greet"]}},"rootfs":{{"type":"layers","diff_ids":["{}"]}}}}"#,
-        Sha256Digest::of(&layer)
+        r#"{{"os":"linux","config":{{"Entrypoint":["{program}"]}},"rootfs":{{"type":"layers","diff_ids":["{}"]}}}}"#,
+        Sha256Digest::of(layer)
     );
     let types = "application/vnd.oci.image";
     let manifest = format!(
         r#"{{"schemaVersion":2,"config":{{"mediaType":"{types}.config.v1+json",{}}},"layers":[{{"mediaType":"{types}.layer.v1.tar",{}}}]}}"#,
         blob(config.as_bytes()),
-        blob(&layer)
+        blob(layer)
     );
     let index = format!(
         r#"{{"schemaVersion":2,"manifests":[{{"mediaType":"{types}.manifest.v1+json",{}}}]}}"#,

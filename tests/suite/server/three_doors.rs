@@ -95,6 +95,34 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["session duplicate x"],
     ),
     (
+        "POST /sessions/{id}/commit",
+        &["commitSession"],
+        &[
+            "session commit x tools:1 --dry-run",
+            "session commit x tools:1 --exclude /opt/.env --accept-secrets -d",
+        ],
+    ),
+    (
+        "GET /sessions/{id}/commit",
+        &["getOperation"],
+        &["job get x"],
+    ),
+    (
+        "POST /sessions/{id}/commit/cancel",
+        &["cancelOperation"],
+        &["job cancel x"],
+    ),
+    (
+        "POST /images/{id}/share",
+        &["shareImage"],
+        &["image share x"],
+    ),
+    (
+        "POST /images/{id}/unshare",
+        &["unshareImage"],
+        &["image unshare x"],
+    ),
+    (
         "POST /sessions/{id}/{verb}",
         &["deleteSession"],
         &["rm x", "session rm x"],
@@ -684,8 +712,6 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["image rm x"],
     ),
     ("", &["listOperations"], &["job ls"]),
-    ("", &["getOperation"], &["job get x"]),
-    ("", &["cancelOperation"], &["job cancel x"]),
     ("GET /projects", &["listProjects"], &["project ls"]),
     (
         "POST /projects/new",
@@ -1097,6 +1123,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/folder_files.rs"),
         include_str!("../../../src/doors/pages/folder_shares.rs"),
         include_str!("../../../src/doors/pages/apps.rs"),
+        include_str!("../../../src/doors/pages/commits.rs"),
         include_str!("../../../src/doors/pages/presets.rs"),
         include_str!("../../../src/doors/pages/resource_groups.rs"),
         include_str!("../../../src/doors/pages/budgets.rs"),

@@ -4,6 +4,7 @@
 
 use rules::announcement::MAX_ANNOUNCEMENT_LENGTH;
 use rules::branding::{HUES, MAX_BRAND_NAME, MAX_FOOTER_LENGTH, MAX_LOGO_BYTES, MAX_SIGN_IN_TEXT};
+use rules::commit::{MAX_EXCLUDED, MAX_EXCLUDED_LENGTH};
 use rules::fair_share::QueueOrder;
 use rules::folder::{HOME, MAX_FOLDER_NAME};
 use rules::idleness::{EXTEND_SECONDS, MAX_EXEMPT_LENGTH};
@@ -506,6 +507,15 @@ fn all() -> Vec<(&'static str, Value)> {
         ),
         ("/TestRequest/properties/image", image()),
         ("/ImportRequest/properties/reference", image()),
+        ("/CommitRequest/properties/reference", image()),
+        (
+            "/CommitRequest/properties/exclude",
+            json!({"maxItems": MAX_EXCLUDED}),
+        ),
+        (
+            "/CommitRequest/properties/exclude/items",
+            json!({"pattern": "^/", "minLength": 2, "maxLength": MAX_EXCLUDED_LENGTH}),
+        ),
         (
             // One archive to read from.
             "/ImportRequest",

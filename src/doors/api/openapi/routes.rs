@@ -193,6 +193,23 @@ pub const ROUTES: &[DocumentedRoute] = &[
     },
     DocumentedRoute {
         method: "POST",
+        path: "/api/v1/sessions/{id}/commit",
+        operation: "commitSession",
+        summary: "Make an image of a running session",
+        needs: ENTER,
+        query: &[(
+            "dry_run",
+            "true: answer what it would hold and what looks like secrets, make nothing",
+        )],
+        body: Some("CommitRequest"),
+        status: 202,
+        answer: SuccessReply::Schema("Operation"),
+        dry_run: Some(SuccessReply::Schema("CommitPreview")),
+        refusals: &[400, 404, 409, 413, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
         path: "/api/v1/sessions/{id}/duplicate",
         operation: "duplicateSession",
         summary: "The request that would make another one like it",
@@ -599,6 +616,28 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: IMAGES_WRITE,
         status: 204,
         answer: SuccessReply::Nothing,
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/images/{id}/share",
+        operation: "shareImage",
+        tag: "images",
+        summary: "Have all users of its domain see an image that was made of a session",
+        needs: IMAGES_WRITE,
+        answer: SuccessReply::Schema("Image"),
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/images/{id}/unshare",
+        operation: "unshareImage",
+        tag: "images",
+        summary: "Have its owner alone see an image that was made of a session",
+        needs: IMAGES_WRITE,
+        answer: SuccessReply::Schema("Image"),
         refusals: &[404, 409],
         ..ROUTE
     },

@@ -466,6 +466,8 @@ mod tests {
             working_directory: String::new(),
             stop_signal: String::new(),
             generation: 1,
+            owner: None,
+            shared: true,
             domain: rules::tenancy::DomainId(uuid::Uuid::nil()),
         }
     }

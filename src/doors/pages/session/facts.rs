@@ -31,6 +31,8 @@ pub struct Verbs {
     pub hold: bool,
     pub release: bool,
     pub remove: bool,
+    /// Make an image of it.
+    pub commit: bool,
 }
 
 /// A share of devices that can grow and shrink, and what it is worked out from while the user types.
@@ -114,6 +116,7 @@ pub(super) fn verbs(session: &SessionView, may_write: bool) -> Verbs {
         hold: state == SessionState::Pending && session.held_by.is_none(),
         release: state == SessionState::Pending && session.held_by.is_some(),
         remove: !live,
+        commit: state == SessionState::Running && session.image != "host",
     }
 }
 

@@ -16,6 +16,7 @@ use super::super::awaited::{AwaitedSession, AwaitedSessions};
 use super::super::branding::{BrandingFields, BrandingPage};
 use super::super::charts;
 use super::super::choice_field::ChoiceField;
+use super::super::commits::{CommitJob, CommitLook, CommitPage, SecretRow};
 use super::super::components::{
     self, Alert, BarRow, Block, BlockKind, CheckRow, Choice, Fill, FormFieldError, IconFact, Markup,
 };
@@ -280,6 +281,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         all.push((name, page.render()));
     }
     app_pages(t, &mut all);
+    commit_pages(t, &mut all);
     for (name, is_empty) in [("folders", false), ("folders-none", true)] {
         let one = |name: &str, purged: &str| OwnFolderRow {
             id: "0199f0a3-6c1e-7d40".into(),
@@ -1245,6 +1247,56 @@ fn sessions(t: Text, full: bool) -> SessionsPage {
     }
 }
 
+/// An image of a session: the form, what it would hold, and the work in each state.
+fn commit_pages(t: Text, all: &mut Vec<(&'static str, Result<String, askama::Error>)>) {
+    let page = |look: Option<CommitLook>, job: Option<CommitJob>| CommitPage {
+        t,
+        f: layout(t, Nav::Sessions, false),
+        id: "0199f0a3-6c1e-7d40".into(),
+        session: "vit-ablation".into(),
+        reference: "tools:1".into(),
+        exclude: "/opt/data".into(),
+        accept: false,
+        look,
+        job,
+    };
+    let look = |secrets: Vec<SecretRow>, more: String| CommitLook {
+        reference: "mina/tools:1".into(),
+        sentence: t.commit_holds("1.4 GiB", 52_000, "pytorch:2.9"),
+        secrets,
+        more,
+    };
+    let secret = SecretRow {
+        path: "/opt/app/.env".into(),
+        kind: t.commit_environment_file(),
+        ticked: true,
+    };
+    let found = look(vec![secret], t.commit_more(3));
+    all.push(("commit", page(None, None).render()));
+    all.push((
+        "commit-look",
+        page(Some(look(Vec::new(), String::new())), None).render(),
+    ));
+    all.push(("commit-secrets", page(Some(found), None).render()));
+    for (name, tone, state, cancelable, image) in [
+        ("commit-running", "a", t.commit_running(), true, ""),
+        ("commit-failed", "b", t.jobs_failed(), false, ""),
+        ("commit-done", "o", t.jobs_done(), false, "/images/0199"),
+    ] {
+        let job = CommitJob {
+            id: "0199f0a3".into(),
+            name: "mina/tools:1".into(),
+            tone,
+            state,
+            percent: 40,
+            step: t.commit_read("0.6 GiB", "1.4 GiB"),
+            cancelable,
+            image: image.into(),
+        };
+        all.push((name, page(None, Some(job)).render()));
+    }
+}
+
 /// The apps of a session, and one of them in each state.
 fn app_pages(t: Text, all: &mut Vec<(&'static str, Result<String, askama::Error>)>) {
     let session = || SessionLink {
@@ -2036,6 +2088,7 @@ fn image(t: Text) -> ImageDetailPage {
         name: "pytorch:2.9".into(),
         what: t.images_imported().into(),
         may_remove: true,
+        sharing: Some(false),
         impact: t.image_impact(1, "9.8 GiB"),
         facts: vec![
             IconFact {

@@ -899,6 +899,50 @@ async fn apps_of_a_session_that_waits_are_said_to_need_one_that_runs() {
 }
 
 #[tokio::test]
+async fn an_image_is_made_of_a_session_by_a_form_that_says_why_not() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    let form = [("name", "first"), ("cpu", "1"), ("memory", "1")];
+    let launched = house.post(&cookie, "/sessions/new", &form).await;
+    assert_eq!(launched.status, StatusCode::SEE_OTHER, "{}", launched.body);
+    let path = "/sessions/first/commit";
+    let shown = house.get(&cookie, path).await;
+    assert_eq!(shown.status, StatusCode::OK, "{}", shown.body);
+    let faults = lint::page(&shown.body);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    // It runs the machine's own programs, so there is nothing to put a layer on.
+    for form in [
+        vec![("reference", "tools:1"), ("exclude", "/opt/data\n/srv")],
+        vec![
+            ("reference", "tools:1"),
+            ("exclude", "/opt/data\n/srv"),
+            ("make", "1"),
+        ],
+    ] {
+        let refused = house.post(&cookie, path, &form).await;
+        assert_eq!(refused.status, StatusCode::CONFLICT, "{}", refused.body);
+        assert!(
+            refused.body.contains("no image lies below it"),
+            "{}",
+            refused.body
+        );
+        assert!(
+            refused.body.contains("/opt/data\n/srv"),
+            "what was typed stays"
+        );
+        let faults = lint::page(&refused.body);
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
+    }
+    for missing in [
+        "/sessions/none/commit",
+        "/sessions/first/commit?operation=x",
+    ] {
+        let nowhere = house.get(&cookie, missing).await;
+        assert_eq!(nowhere.status, StatusCode::NOT_FOUND, "{missing}");
+    }
+}
+
+#[tokio::test]
 async fn who_has_as_many_keys_and_tokens_as_may_be_is_told_which_to_revoke() {
     let clock = Clock::set_by_hand(Timestamp::from_millis(1_800_000_000_000));
     let house = PagesFixture::with(SettingsLayer::default(), clock);

@@ -7,6 +7,7 @@ use api::mounts::NewMountBody;
 use api::sessions::{LaunchRequest, Resources, SessionView};
 use rules::course::Course;
 use rules::folder::{FolderMount, RequestedMount};
+use rules::image::CatalogImage;
 use rules::names::{FolderId, ResourceGroupId, SessionId, SessionName, UserId};
 use rules::permissions::{Permission, Reach, Subject, may, own};
 use rules::placement::{self, Explanation};
@@ -726,7 +727,9 @@ impl LaunchForMembers {
         draft.group = self.group(plan, owner.user)?;
         if let SessionEnvironment::Image { id, reference } = &draft.spec.environment {
             let image = rows.image(*id)?;
-            if !image.is_some_and(|image| owner.reaches(image.domain)) {
+            let is_theirs =
+                |image: CatalogImage| owner.reaches(image.domain) && image.is_open_to(owner.user);
+            if !image.is_some_and(is_theirs) {
                 return Err(no_image(reference).into());
             }
         }
@@ -1123,7 +1126,7 @@ fn named_things(
 }
 
 /// What a session starts from, and whether that runs something by itself. An image of a domain that they do not
-/// both reach is not there for them.
+/// both reach is not there for them, nor is one that another user keeps private.
 fn environment(
     view: &ReadTransaction<'_>,
     both: [&Caller; 2],
@@ -1134,7 +1137,10 @@ fn environment(
         ImageChoice::Id { id, typed } => (view.image(*id)?, typed),
         ImageChoice::Reference { reference, typed } => (view.image_called(reference)?, typed),
     };
-    let found = found.filter(|image| both.iter().all(|one| one.subject.reaches(image.domain)));
+    let is_theirs = |image: &CatalogImage, one: &Caller| {
+        one.subject.reaches(image.domain) && image.is_open_to(one.subject.user)
+    };
+    let found = found.filter(|image| both.iter().all(|one| is_theirs(image, one)));
     let image = found.ok_or_else(|| no_image(typed))?;
     let runs_something = !(image.entrypoint.is_empty() && image.command.is_empty());
     Ok((

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use api::sessions::LaunchRequest;
 use base::observe::random;
 use rules::image::CatalogImage;
-use rules::names::ImageId;
+use rules::names::{ImageId, UserId};
 use rules::tenancy::DomainId;
 use rules::units::Bytes;
 use rules::users::Role;
@@ -44,6 +44,11 @@ async fn with_two_domains() -> (Server, Caller, Caller, Caller) {
 }
 
 fn image(server: &Server, reference: &str, domain: DomainId) -> ImageId {
+    image_of(server, reference, domain, None)
+}
+
+/// An image, private to its owner where it has one.
+fn image_of(server: &Server, reference: &str, domain: DomainId, owner: Option<UserId>) -> ImageId {
     let now = server.clock().now();
     let image = CatalogImage {
         id: ImageId::make(now, random()),
@@ -62,6 +67,8 @@ fn image(server: &Server, reference: &str, domain: DomainId) -> ImageId {
         working_directory: String::new(),
         stop_signal: String::new(),
         generation: 1,
+        owner,
+        shared: owner.is_none(),
     };
     let id = image.id;
     let insert = move |rows: &Rows<'_>| rows.insert_image(&image);
@@ -104,6 +111,60 @@ async fn an_image_of_another_domain_is_not_listed_found_or_launched() {
             "an administrator reaches all domains"
         );
     }
+}
+
+/// Another user of the same domain learns nothing of it, and no administrator starts from it.
+#[tokio::test]
+async fn an_image_of_a_session_is_its_owners_until_it_is_shared() {
+    let (server, boss, mina, _) = with_two_domains().await;
+    users::create(&server, &boss, "jae", Role::User, GOOD)
+        .await
+        .unwrap();
+    let jae = sign_in(&server, "jae", GOOD, HERE).await.unwrap().caller;
+    let owner = mina.subject.user;
+    let id = image_of(&server, "mina/tools:1", DomainId::DEFAULT, Some(owner));
+    let common = image(&server, "common:1", DomainId::DEFAULT);
+    let start = |which: &str| LaunchRequest {
+        image: which.to_owned(),
+        ..LaunchRequest::default()
+    };
+    let seen = async |caller: &Caller| {
+        let listed = images::list(&server, caller).await.unwrap();
+        listed.iter().any(|image| image.id == id)
+    };
+    assert!(seen(&mina).await && seen(&boss).await && !seen(&jae).await);
+    for which in ["mina/tools:1".to_owned(), id.to_string()] {
+        let got = images::get(&server, &jae, &which).await;
+        assert_eq!(code(got), "image.not-found");
+        let launched = launch(&server, &jae, start(&which), None).await;
+        assert_eq!(code(launched), "image.not-found");
+        let launched = launch(&server, &boss, start(&which), None).await;
+        assert_eq!(code(launched), "image.not-found");
+        launch(&server, &mina, start(&which), None).await.unwrap();
+    }
+    // Told in the same words of what is there and of what is not.
+    for which in ["mina/tools:1", "mina/none:1"] {
+        let refused = images::share(&server, &jae, which, true).await;
+        assert_eq!(code(refused), "role.administrator-needed");
+        let refused = images::remove(&server, &jae, which).await;
+        assert_eq!(code(refused), "role.administrator-needed");
+    }
+    let refused = images::share(&server, &boss, &common.to_string(), false).await;
+    assert_eq!(code(refused), "image.not-of-session");
+    let refused = images::share(&server, &boss, "mina/tools:1", true).await;
+    assert_eq!(code(refused), "image.owner-only");
+    let shared = images::share(&server, &mina, "mina/tools:1", true)
+        .await
+        .unwrap();
+    assert!(shared.shared && shared.generation == 2);
+    assert!(seen(&jae).await);
+    launch(&server, &jae, start("mina/tools:1"), None)
+        .await
+        .unwrap();
+    images::share(&server, &mina, "mina/tools:1", false)
+        .await
+        .unwrap();
+    assert!(!seen(&jae).await);
 }
 
 #[tokio::test]
