@@ -431,6 +431,21 @@ CREATE TABLE image (
     generation integer not null
 , domain blob not null default x'00000000000070008000000000000001') strict;
 
+CREATE TABLE image_blob (
+    image blob not null references image (id) on delete cascade,
+    digest text not null,
+    bytes integer not null check (bytes >= 0),
+    primary key (image, digest)
+) strict, without rowid;
+
+CREATE TABLE image_manifest (
+    image blob primary key references image (id) on delete cascade,
+    -- SHA-256 of the body, as sha256:….
+    digest text not null,
+    media_type text not null,
+    body blob not null
+) strict, without rowid;
+
 CREATE TABLE "installation" (
     id integer primary key check (id = 1),
     installation_id blob not null,
