@@ -162,16 +162,17 @@ impl Server {
     ) -> Self {
         catalog.set_policy(reading.settings.share_policy());
         let lazy_stores = Arc::<appliance::lazy_stores::LazyStores>::default();
-        let imports = jobs::import::ImportJobs {
-            catalog: catalog.clone(),
-            lazy_stores: Arc::clone(&lazy_stores),
-            data: reading.settings.data.clone(),
-        };
+        let data = reading.settings.data.clone();
         Self(Arc::new_cyclic(|server| ServerInner {
             jobs: jobs::runner::JobRunner::new(
                 catalog.clone(),
                 vec![
-                    Arc::new(imports),
+                    Arc::new(jobs::import::ImportJobs {
+                        catalog: catalog.clone(),
+                        lazy_stores: Arc::clone(&lazy_stores),
+                        data,
+                        server: WeakServer(server.clone()),
+                    }),
                     Arc::new(jobs::gpu_self_test::SelfTestJobs(WeakServer(
                         server.clone(),
                     ))),
@@ -324,6 +325,17 @@ impl Server {
 
     pub(crate) fn uploads(&self) -> Result<Arc<store::uploads::UploadStore>, Failure> {
         self.0.lazy_stores.uploads(&self.settings().data)
+    }
+
+    pub(crate) fn registry(&self) -> Result<Arc<store::registry::RegistryStore>, Failure> {
+        self.0.lazy_stores.registry(&self.settings().data)
+    }
+
+    /// The same where something was ever pushed or pulled.
+    pub(crate) fn known_registry(
+        &self,
+    ) -> Result<Option<Arc<store::registry::RegistryStore>>, Failure> {
+        self.0.lazy_stores.known_registry(&self.settings().data)
     }
 
     /// Brings what holds folders of this machine to their limits, before any folder is touched.
