@@ -65,6 +65,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "image import",
         "아카이브를 가져옵니다: docker save, podman save, skopeo, umoci",
     ),
+    (
+        "image pull",
+        "다른 레지스트리의 이미지를 가져옵니다: HOST/NAME:TAG",
+    ),
     ("image rm", "쓰이지 않는 이미지를 지웁니다"),
     ("queue", "기다리는 세션, 시작할 순서대로"),
     ("queue ls", "기다리는 세션과 각각의 이유를 나열합니다"),

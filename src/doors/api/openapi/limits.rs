@@ -498,6 +498,11 @@ fn all() -> Vec<(&'static str, Value)> {
         ),
         ("/TestRequest/properties/image", image()),
         ("/ImportRequest/properties/reference", image()),
+        ("/ImagePull/properties/reference", image()),
+        (
+            "/ImagePull/properties/image",
+            json!({"minLength": 3, "maxLength": 512}),
+        ),
         (
             // One archive to read from.
             "/ImportRequest",
