@@ -363,7 +363,7 @@ impl RegistryClient {
         Ok(())
     }
 
-    /// A token to pull from this repository, whatever else was offered.
+    /// A token to pull from this repository and for nothing else.
     async fn token(&self, realm: &str, service: &str) -> Result<String, Failure> {
         let elsewhere = || self.answer("its token service is not allowed");
         let mut address = WebAddress::parse(realm).ok_or_else(elsewhere)?;

@@ -426,7 +426,7 @@ async fn an_image_is_pulled_from_another_registry() {
     let answer = here
         .post(&here.admin, "/api/v1/images/pull", elsewhere)
         .await;
-    assert_eq!(answer.short(), "403 registry.not-allowed");
+    assert_eq!(answer.short(), "422 registry.not-allowed");
     let body = pull(&format!("{address}/lab/tiny:1"));
     let answer = here
         .post(&here.mina, "/api/v1/images/pull", body.clone())
