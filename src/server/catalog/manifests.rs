@@ -23,8 +23,17 @@ pub(crate) struct ManifestRow {
     pub(crate) digest: String,
     pub(crate) media_type: String,
     pub(crate) body: Vec<u8>,
-    /// Digest and length of each blob that it names.
-    pub(crate) blobs: Vec<(String, u64)>,
+    /// What it names.
+    pub(crate) blobs: Vec<BlobRow>,
+}
+
+/// A blob that the manifest of an image names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BlobRow {
+    pub(crate) digest: String,
+    pub(crate) bytes: u64,
+    /// Of a manifest that an index names.
+    pub(crate) media_type: Option<String>,
 }
 
 impl ReadTransaction<'_> {
@@ -45,6 +54,23 @@ impl ReadTransaction<'_> {
                     blobs: Vec::new(),
                 })
             })
+            .optional()?)
+    }
+
+    /// The media type of a manifest that the index of this image names; None where it names none of this digest.
+    pub(crate) fn listed_manifest(
+        &self,
+        image: ImageId,
+        digest: &str,
+    ) -> Result<Option<String>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select media_type
+                 from image_blob
+                 where image = ?1 and digest = ?2 and media_type is not null",
+            )?
+            .query_row((image.0.as_bytes(), digest), |row| row.get(0))
             .optional()?)
     }
 
@@ -122,13 +148,18 @@ impl Rows<'_> {
                  values (?1, ?2, ?3, ?4)",
             )?
             .execute((id, &row.digest, &row.media_type, &row.body))?;
-        for (digest, bytes) in &row.blobs {
+        for blob in &row.blobs {
             self.connection
                 .prepare_cached(
-                    "insert or ignore into image_blob (image, digest, bytes)
-                     values (?1, ?2, ?3)",
+                    "insert or ignore into image_blob (image, digest, bytes, media_type)
+                     values (?1, ?2, ?3, ?4)",
                 )?
-                .execute((id, digest, value::signed(*bytes)))?;
+                .execute((
+                    id,
+                    &blob.digest,
+                    value::signed(blob.bytes),
+                    &blob.media_type,
+                ))?;
         }
         Ok(())
     }

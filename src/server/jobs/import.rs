@@ -13,10 +13,12 @@ use rules::refusals;
 use rules::units::{Bytes, Timestamp};
 use serde_json::{Value, json};
 use store::images::archive::Archive;
+use store::images::config::own_architecture;
 use store::images::digest::Sha256Digest;
 use store::images::record::ImageRecord;
 use store::images::{ArchiveImport, ImportStage, ImportStatus, ImportedImage};
-use store::registry::manifest::{self, MAX_MANIFEST_BYTES, NamedBlob};
+use store::registry::RegistryStore;
+use store::registry::manifest::{self, MAX_MANIFEST_BYTES, ManifestOrIndex, NamedBlob};
 
 use super::outcome::{JobFailure, JobProgress, JobResult};
 use super::registry_pull;
@@ -27,7 +29,7 @@ use crate::appliance::unused_blobs::forget_unused_blobs;
 use crate::catalog::events::NewEvent;
 use crate::catalog::job_kinds::{IMAGE_IMPORT, ImportInput, ImportOrigin};
 use crate::catalog::jobs::OperationRow;
-use crate::catalog::manifests::ManifestRow;
+use crate::catalog::manifests::{BlobRow, ManifestRow};
 use crate::catalog::{Catalog, Rows};
 use crate::{Failure, ServerFault, WeakServer};
 
@@ -231,32 +233,46 @@ impl ImportJobs {
         let gone = || Failure::from(refusals::registry_manifest_unknown());
         let registry = self.lazy_stores.registry(&self.data)?;
         let digest = Sha256Digest::parse(digest).ok_or_else(gone)?;
-        let stored = registry.blob(&digest).map_err(upload_failure)?;
-        let stored = stored.ok_or_else(gone)?;
-        let mut body = Vec::new();
-        stored
-            .file
-            .take(MAX_MANIFEST_BYTES as u64)
-            .read_to_end(&mut body)
-            .map_err(|error| ServerFault::new("read a manifest", error))?;
-        let pushed = manifest::read(&body, media_type)?;
-        let blobs: Vec<Sha256Digest> = pushed.blobs.iter().map(|b| b.digest.clone()).collect();
+        let body = document(&registry, &digest)?;
+        let mut blobs = Vec::new();
+        let mut ours = None;
+        match manifest::read_or_list(&body, media_type, own_architecture())? {
+            ManifestOrIndex::Manifest(pushed) => {
+                ours = Some((digest.clone(), body.len() as u64, pushed));
+            }
+            ManifestOrIndex::Index { entries, .. } => {
+                for entry in entries {
+                    let listed = document(&registry, &entry.manifest.digest)?;
+                    let pushed = manifest::read(&listed, &entry.media_type)?;
+                    blobs.push(BlobRow {
+                        media_type: Some(pushed.media_type.clone()),
+                        ..blob_row(&entry.manifest)
+                    });
+                    blobs.extend(pushed.blobs.iter().map(blob_row));
+                    if entry.is_ours && ours.is_none() {
+                        ours = Some((entry.manifest.digest, listed.len() as u64, pushed));
+                    }
+                }
+            }
+        }
+        let (image, image_bytes, pushed) = ours.ok_or_else(gone)?;
+        blobs.extend(pushed.blobs.iter().map(blob_row));
+        let named: Vec<Sha256Digest> = pushed.blobs.into_iter().map(|b| b.digest).collect();
         let place = registry
-            .layout(job.row.id.0, &digest, body.len() as u64, &blobs)
+            .layout(job.row.id.0, &image, image_bytes, &named)
             .map_err(upload_failure)?;
         let Some(place) = place else {
             self.drop_layout(job);
             return Err(gone());
         };
-        let named = |blob: &NamedBlob| (blob.digest.to_string(), blob.bytes);
         Ok(OpenedArchive {
             archive: Archive::at(&place).map_err(image_failure)?,
             name: input.reference.clone(),
             manifest: Some(ManifestRow {
                 digest: digest.to_string(),
-                media_type: pushed.media_type,
+                media_type: media_type.to_owned(),
                 body,
-                blobs: pushed.blobs.iter().map(named).collect(),
+                blobs,
             }),
         })
     }
@@ -268,6 +284,27 @@ impl ImportJobs {
         if let Err(failure) = dropped {
             tracing::warn!(error = %base::observe::chain(&failure), "a layout was not removed");
         }
+    }
+}
+
+/// A manifest or an index that the registry keeps.
+fn document(registry: &RegistryStore, digest: &Sha256Digest) -> Result<Vec<u8>, Failure> {
+    let stored = registry.blob(digest).map_err(upload_failure)?;
+    let stored = stored.ok_or_else(refusals::registry_manifest_unknown)?;
+    let mut body = Vec::new();
+    stored
+        .file
+        .take(MAX_MANIFEST_BYTES as u64)
+        .read_to_end(&mut body)
+        .map_err(|error| ServerFault::new("read a manifest", error))?;
+    Ok(body)
+}
+
+fn blob_row(blob: &NamedBlob) -> BlobRow {
+    BlobRow {
+        digest: blob.digest.to_string(),
+        bytes: blob.bytes,
+        media_type: None,
     }
 }
 

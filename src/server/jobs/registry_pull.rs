@@ -33,8 +33,7 @@ use serde::Deserialize;
 use store::images::config::own_architecture;
 use store::images::digest::Sha256Digest;
 use store::registry::manifest::{
-    INDEX_TYPES, MANIFEST_TYPES, MAX_MANIFEST_BYTES, ManifestOrIndex, NamedBlob, read,
-    read_or_choose,
+    INDEX_TYPES, MANIFEST_TYPES, MAX_MANIFEST_BYTES, ManifestOrIndex, NamedBlob, read, read_or_list,
 };
 use store::registry::{RegistryStore, UploadOwner};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -172,11 +171,14 @@ impl RegistryClient {
         };
         let (mut body, mut media_type) = self.manifest(image.tag.text()).await?;
         same_digest(asked.as_ref(), &body)?;
-        let pushed = match read_or_choose(&body, &media_type, own_architecture())? {
+        let pushed = match read_or_list(&body, &media_type, own_architecture())? {
             ManifestOrIndex::Manifest(pushed) => pushed,
-            ManifestOrIndex::Index(chosen) => {
-                (body, media_type) = self.manifest(&chosen.digest.to_string()).await?;
-                same_digest(Some(&chosen.digest), &body)?;
+            ManifestOrIndex::Index { entries, .. } => {
+                let ours = entries.into_iter().find(|entry| entry.is_ours);
+                let ours = ours.ok_or_else(|| self.answer("its index has no image"))?;
+                let digest = ours.manifest.digest;
+                (body, media_type) = self.manifest(&digest.to_string()).await?;
+                same_digest(Some(&digest), &body)?;
                 read(&body, &media_type)?
             }
         };

@@ -11,7 +11,7 @@ pub const MAX_MANIFEST_BYTES: usize = 4 << 20;
 /// Layers that a manifest may name; other engines stop at 127.
 const MAX_LAYERS: usize = 127;
 /// Images that an index may name.
-const MAX_ENTRIES: usize = 256;
+const MAX_ENTRIES: usize = 64;
 
 /// Media types that a manifest may have, newest first.
 pub const MANIFEST_TYPES: [&str; 2] = [
@@ -65,6 +65,8 @@ struct ManifestText {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct DescriptorText {
+    #[serde(default)]
+    media_type: String,
     digest: String,
     size: u64,
     #[serde(default)]
@@ -122,44 +124,78 @@ pub fn read(bytes: &[u8], declared: &str) -> Result<PushedManifest, Refusal> {
     })
 }
 
-/// What another registry gives for a tag.
+/// A manifest that an index names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexEntry {
+    pub manifest: NamedBlob,
+    pub media_type: String,
+    /// It is for the kind of machine that was asked for, under Linux.
+    pub is_ours: bool,
+}
+
+/// What stands behind a tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ManifestOrIndex {
     Manifest(PushedManifest),
-    /// The manifest of the image for this kind of machine.
-    Index(NamedBlob),
+    Index {
+        media_type: String,
+        /// One of them at least is ours.
+        entries: Vec<IndexEntry>,
+    },
 }
 
-/// Reads a manifest, or finds in an index the image for `architecture` under Linux.
+impl ManifestOrIndex {
+    pub fn media_type(&self) -> &str {
+        match self {
+            Self::Manifest(pushed) => &pushed.media_type,
+            Self::Index { media_type, .. } => media_type,
+        }
+    }
+}
+
+/// Reads a manifest, or an index that has an image for `architecture` under Linux.
 ///
 /// Refuses `registry.manifest-invalid`, also where the index has no image for such a machine.
-pub fn read_or_choose(
+pub fn read_or_list(
     bytes: &[u8],
     declared: &str,
     architecture: &str,
 ) -> Result<ManifestOrIndex, Refusal> {
     let text = parsed(bytes)?;
-    let Some(entries) = text.manifests else {
+    let Some(listed) = text.manifests else {
         return read(bytes, declared).map(ManifestOrIndex::Manifest);
     };
-    if entries.len() > MAX_ENTRIES {
+    let declared = declared.split(';').next().unwrap_or_default().trim();
+    let media_type = text.media_type.as_deref().unwrap_or(declared);
+    if !INDEX_TYPES.contains(&media_type) {
+        return Err(invalid("its media type is not known"));
+    }
+    if listed.len() > MAX_ENTRIES {
         return Err(invalid("the index names too many images"));
     }
-    let fits = |entry: &&DescriptorText| {
-        entry
-            .platform
-            .as_ref()
-            .is_some_and(|platform| platform.architecture == architecture && platform.os == "linux")
-    };
-    let chosen = entries
-        .iter()
-        .find(fits)
-        .ok_or_else(|| invalid("the index has no image for this kind of machine"))?;
-    let digest = Sha256Digest::parse(&chosen.digest);
-    Ok(ManifestOrIndex::Index(NamedBlob {
-        digest: digest.ok_or_else(|| invalid("a digest is no sha256"))?,
-        bytes: chosen.size,
-    }))
+    let mut entries = Vec::new();
+    for one in listed {
+        let digest = Sha256Digest::parse(&one.digest);
+        let digest = digest.ok_or_else(|| invalid("a digest is no sha256"))?;
+        let is_ours = one.platform.is_some_and(|platform| {
+            platform.architecture == architecture && platform.os == "linux"
+        });
+        entries.push(IndexEntry {
+            manifest: NamedBlob {
+                digest,
+                bytes: one.size,
+            },
+            media_type: one.media_type,
+            is_ours,
+        });
+    }
+    match entries.iter().any(|entry| entry.is_ours) {
+        true => Ok(ManifestOrIndex::Index {
+            media_type: media_type.to_owned(),
+            entries,
+        }),
+        false => Err(invalid("the index has no image for this kind of machine")),
+    }
 }
 
 fn parsed(bytes: &[u8]) -> Result<ManifestText, Refusal> {
@@ -235,11 +271,14 @@ mod tests {
             ],
         });
         let bytes = index.to_string();
-        let chosen = read_or_choose(bytes.as_bytes(), INDEX_TYPES[0], "amd64").unwrap();
-        let ManifestOrIndex::Index(chosen) = chosen else {
+        let listed = read_or_list(bytes.as_bytes(), INDEX_TYPES[0], "amd64").unwrap();
+        let ManifestOrIndex::Index { entries, .. } = listed else {
             panic!("it is an index");
         };
-        assert_eq!(chosen.digest.to_string(), digest("d"));
-        assert!(read_or_choose(bytes.as_bytes(), INDEX_TYPES[0], "riscv64").is_err());
+        let ours: Vec<_> = entries.iter().filter(|entry| entry.is_ours).collect();
+        assert_eq!(ours.len(), 1);
+        assert_eq!(ours[0].manifest.digest.to_string(), digest("d"));
+        assert!(read_or_list(bytes.as_bytes(), INDEX_TYPES[0], "riscv64").is_err());
+        assert!(read_or_list(bytes.as_bytes(), MANIFEST_TYPES[0], "amd64").is_err());
     }
 }

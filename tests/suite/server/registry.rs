@@ -16,6 +16,7 @@ use super::the_box::{Answer, As, TheBox};
 
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
 const HANG: Duration = Duration::from_secs(60);
+const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
 fn digest(bytes: &[u8]) -> String {
@@ -127,13 +128,13 @@ impl SmallImage {
 }
 
 /// A user's requests to the registry.
-struct Client<'a> {
+struct RegistryCaller<'a> {
     the_box: &'a TheBox,
     name: &'static str,
     who: &'a As,
 }
 
-impl Client<'_> {
+impl RegistryCaller<'_> {
     async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
         let pair = format!("{}:{}", self.name, secret(self.who));
         let mut request = TheBox::request(&As::Nobody, method, path)
@@ -193,12 +194,12 @@ fn can_unpack(test: &str, the_box: &TheBox) -> bool {
 #[tokio::test]
 async fn the_registry_tells_strangers_nothing_and_a_digest_gives_no_blob() {
     let the_box = TheBox::open().await;
-    let ada = Client {
+    let ada = RegistryCaller {
         the_box: &the_box,
         name: "ada",
         who: &the_box.admin,
     };
-    let mina = Client {
+    let mina = RegistryCaller {
         name: "mina",
         who: &the_box.mina,
         ..ada
@@ -215,7 +216,7 @@ async fn the_registry_tells_strangers_nothing_and_a_digest_gives_no_blob() {
     }
     seen.dedup();
     assert_eq!(seen.len(), 1, "one path tells more than another");
-    let theirs = Client {
+    let theirs = RegistryCaller {
         name: "ada",
         who: &the_box.mina,
         ..mina
@@ -241,7 +242,7 @@ async fn the_registry_tells_strangers_nothing_and_a_digest_gives_no_blob() {
 #[tokio::test]
 async fn a_cut_upload_goes_on_and_a_wrong_digest_is_refused() {
     let the_box = TheBox::open().await;
-    let ada = Client {
+    let ada = RegistryCaller {
         the_box: &the_box,
         name: "ada",
         who: &the_box.admin,
@@ -383,6 +384,67 @@ async fn skopeo_pushes_and_pulls_with_equal_digests() {
     }
 }
 
+/// Promise (Images): Of an index of images for several kinds of machines, the one for this machine is launched from, and the
+/// index is pulled with the digest that it was pushed with.
+#[tokio::test]
+async fn an_index_gives_its_image_for_this_machine() {
+    let the_box = TheBox::open().await;
+    if !can_unpack("an_index_gives_its_image_for_this_machine", &the_box) {
+        return;
+    }
+    let ada = RegistryCaller {
+        the_box: &the_box,
+        name: "ada",
+        who: &the_box.admin,
+    };
+    let (ours, other) = (SmallImage::new("ours"), SmallImage::new("other"));
+    let config: Value = serde_json::from_slice(&ours.config).expect("JSON");
+    let index = json!({
+        "schemaVersion": 2,
+        "mediaType": OCI_INDEX,
+        "manifests": [
+            {
+                "mediaType": OCI_MANIFEST,
+                "digest": digest(&other.manifest),
+                "size": other.manifest.len(),
+                "platform": {"os": "linux", "architecture": "other"},
+            },
+            {
+                "mediaType": OCI_MANIFEST,
+                "digest": digest(&ours.manifest),
+                "size": ours.manifest.len(),
+                "platform": {"os": "linux", "architecture": config["architecture"]},
+            },
+        ],
+    })
+    .to_string();
+    let kind = [("content-type", OCI_INDEX)];
+    let path = "/v2/lab/many/manifests/1";
+    let early = ada.ask("PUT", path, &kind, index.as_bytes()).await;
+    assert_eq!(short(&early), "404 MANIFEST_BLOB_UNKNOWN");
+    for image in [&other, &ours] {
+        let pushed = ada.push("lab/many", &digest(&image.manifest), image).await;
+        assert_eq!(short(&pushed), "201");
+    }
+    let pushed = ada.ask("PUT", path, &kind, index.as_bytes()).await;
+    assert_eq!(short(&pushed), "201");
+    let back = ada.ask("GET", path, &[], b"").await;
+    assert_eq!(back.bytes, index.as_bytes());
+    assert_eq!(back.header("content-type"), OCI_INDEX);
+    for image in [&other, &ours] {
+        let path = format!("/v2/lab/many/manifests/{}", digest(&image.manifest));
+        let listed = ada.ask("GET", &path, &[], b"").await;
+        assert_eq!(listed.bytes, image.manifest);
+        let layer = format!("/v2/lab/many/blobs/{}", digest(&image.layer));
+        assert_eq!(ada.short("HEAD", &layer, b"").await, "200");
+    }
+    let shown = the_box
+        .get(&the_box.admin, "/api/v1/images/lab%2Fmany:1")
+        .await
+        .json();
+    assert_eq!(shown["digest"], digest(&ours.config), "{shown}");
+}
+
 /// Promise (Images): An image of another registry that the settings allow is pulled with equal digests; other hosts are
 /// refused.
 #[tokio::test]
@@ -393,7 +455,7 @@ async fn an_image_is_pulled_from_another_registry() {
         return;
     }
     let image = SmallImage::new("hello from there");
-    let ada = Client {
+    let ada = RegistryCaller {
         the_box: &there,
         name: "ada",
         who: &there.admin,
@@ -436,7 +498,7 @@ async fn an_image_is_pulled_from_another_registry() {
     assert_eq!(answer.status, 202, "{}", answer.short());
     let done = ended(&here, &answer.json()).await;
     assert_eq!(done["state"], "succeeded", "{done}");
-    let ours = Client {
+    let ours = RegistryCaller {
         the_box: &here,
         name: "ada",
         who: &here.admin,

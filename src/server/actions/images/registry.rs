@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io::Read as _;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,9 +13,13 @@ use rules::permissions::reach;
 use rules::registry::{
     ImageTag, RemoteImage, allowed_registries, check_repository, is_digest, repository_of,
 };
+use store::images::config::own_architecture;
 use store::images::digest::Sha256Digest;
-use store::registry::UploadOwner;
-use store::registry::manifest::read;
+use store::registry::manifest::{
+    MAX_MANIFEST_BYTES, ManifestOrIndex, NamedBlob, read, read_or_list,
+};
+use store::registry::{RegistryStore, UploadOwner};
+use uuid::Uuid;
 
 use super::uploads::blocking;
 use super::*;
@@ -26,7 +31,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// A manifest as it was pushed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PulledManifest {
+pub struct StoredManifest {
     pub digest: String,
     pub media_type: String,
     pub body: Vec<u8>,
@@ -51,34 +56,69 @@ pub async fn manifest(
     caller: &Caller,
     repository: &str,
     which: &ImageTag,
-) -> Result<PulledManifest, Failure> {
+) -> Result<StoredManifest, Failure> {
     allowed(caller, Permission::ImagesRead)?;
     let found = server.catalog().read_now("look for a manifest", |view| {
         for image in images_of(view, caller, repository)? {
-            let is_named = match which {
-                ImageTag::Tag(tag) => repository_of(&image.reference).1 == tag,
-                ImageTag::Digest(_) => true,
-            };
-            if !is_named {
-                continue;
-            }
-            let row = view.manifest_of(image.id)?;
-            let fits = |row: &ManifestRow| match which {
-                ImageTag::Tag(_) => true,
-                ImageTag::Digest(digest) => row.digest == *digest,
-            };
-            if let Some(row) = row.filter(fits) {
-                return Ok(Some(row));
+            match which {
+                ImageTag::Tag(tag) if repository_of(&image.reference).1 != tag => {}
+                ImageTag::Tag(_) => {
+                    return Ok(view.manifest_of(image.id)?.map(FoundManifest::Whole));
+                }
+                ImageTag::Digest(digest) => {
+                    let row = view.manifest_of(image.id)?;
+                    if let Some(row) = row.filter(|row| row.digest == *digest) {
+                        return Ok(Some(FoundManifest::Whole(row)));
+                    }
+                    if let Some(media_type) = view.listed_manifest(image.id, digest)? {
+                        return Ok(Some(FoundManifest::Listed(media_type)));
+                    }
+                }
             }
         }
         Ok(None)
     })?;
-    let row = found.ok_or_else(refusals::registry_manifest_unknown)?;
-    Ok(PulledManifest {
-        digest: row.digest,
-        media_type: row.media_type,
-        body: row.body,
-    })
+    match found {
+        Some(FoundManifest::Whole(row)) => Ok(StoredManifest {
+            digest: row.digest,
+            media_type: row.media_type,
+            body: row.body,
+        }),
+        Some(FoundManifest::Listed(media_type)) => {
+            let digest = parsed(which.text())?;
+            let named = digest.to_string();
+            let body = blocking(server, move |server| {
+                stored_document(&*server.registry()?, &digest)
+            });
+            Ok(StoredManifest {
+                digest: named,
+                media_type,
+                body: body.await?,
+            })
+        }
+        None => Err(refusals::registry_manifest_unknown().into()),
+    }
+}
+
+/// Where a manifest was found.
+enum FoundManifest {
+    /// An image came with it.
+    Whole(ManifestRow),
+    /// The index of an image names it; this is its media type.
+    Listed(String),
+}
+
+/// A manifest that the registry keeps.
+fn stored_document(registry: &RegistryStore, digest: &Sha256Digest) -> Result<Vec<u8>, Failure> {
+    let stored = registry.blob(digest).map_err(upload_failure)?;
+    let stored = stored.ok_or_else(refusals::registry_manifest_unknown)?;
+    let mut body = Vec::new();
+    stored
+        .file
+        .take(MAX_MANIFEST_BYTES as u64)
+        .read_to_end(&mut body)
+        .map_err(|error| ServerFault::new("read a manifest", error))?;
+    Ok(body)
 }
 
 /// A blob of a repository. Errors: `registry.name-invalid`; `registry.blob-unknown`, also for one that only images name that
@@ -258,10 +298,11 @@ pub async fn cancel_upload(
     .await
 }
 
-/// Makes an image of a manifest and of blobs that were pushed before; gives the digest of the manifest. Ends when the image
-/// can be used. Where the client leaves meanwhile, the import goes on.
+/// Makes an image of a manifest and of blobs that were pushed before; gives the digest of the manifest. Of an index, the
+/// image for this kind of machine. A manifest that is pushed by its digest is kept for an index. Ends when the image can be
+/// used. Where the client leaves meanwhile, the import goes on.
 ///
-/// Errors: `denied`, `registry.name-invalid` for a digest in the place of a tag, `registry.manifest-invalid`,
+/// Errors: `denied`, `registry.name-invalid`, `registry.manifest-invalid`, also for an index without a tag,
 /// `registry.manifest-blob`, `registry.digest-mismatch`, `disk.full`, `operation.too-many`, and what an import refuses of an
 /// image.
 pub async fn push_manifest(
@@ -274,31 +315,44 @@ pub async fn push_manifest(
 ) -> Result<String, Failure> {
     let who = writer(caller, repository)?;
     refuse_unwell(server)?;
-    let ImageTag::Tag(tag) = which else {
-        return Err(refusals::registry_manifest_invalid("it is pushed without a tag").into());
+    let document = read_or_list(&body, media_type, own_architecture())?;
+    let media_type = document.media_type().to_owned();
+    let push = ManifestPush {
+        caller: caller.clone(),
+        owner: who.owner,
+        repository: who.repository,
+    };
+    let owner = who.owner;
+    let tag = match which {
+        ImageTag::Tag(tag) => tag,
+        ImageTag::Digest(declared) => {
+            let ManifestOrIndex::Manifest(pushed) = document else {
+                return Err(
+                    refusals::registry_manifest_invalid("it is pushed without a tag").into(),
+                );
+            };
+            let (declared, real) = (parsed(declared)?, Sha256Digest::of(&body));
+            if declared != real {
+                return Err(refusals::registry_digest_mismatch(&real, &declared).into());
+            }
+            let kept = blocking(server, move |server| {
+                push.take(server, &pushed.blobs)?;
+                server.registry()?.put(owner, &body).map_err(upload_failure)
+            });
+            return Ok(kept.await?.to_string());
+        }
     };
     let reference = parse_reference(&format!("{repository}:{tag}"))?;
-    let pushed = read(&body, media_type)?;
-    let mut named = Vec::new();
-    for blob in &pushed.blobs {
-        let is_named = names_blob(server, caller, repository, &blob.digest.to_string())?;
-        named.push((blob.digest.clone(), blob.bytes, is_named));
-    }
-    let owner = who.owner;
     let digest = blocking(server, move |server| {
         let registry = server.registry()?;
-        for (digest, bytes, is_named) in named {
-            let missing = || Failure::from(refusals::registry_manifest_blob(&digest));
-            if !is_named && !registry.is_held(owner, &digest) {
-                return Err(missing());
-            }
-            // Held longer, so that it stays until the rows name it.
-            if !registry.hold(owner, &digest).map_err(upload_failure)? {
-                return Err(missing());
-            }
-            let stored = registry.blob(&digest).map_err(upload_failure)?;
-            if stored.is_none_or(|stored| stored.bytes != bytes) {
-                return Err(refusals::registry_manifest_invalid("a size is wrong").into());
+        match &document {
+            ManifestOrIndex::Manifest(pushed) => push.take(server, &pushed.blobs)?,
+            ManifestOrIndex::Index { entries, .. } => {
+                for entry in entries {
+                    push.take(server, std::slice::from_ref(&entry.manifest))?;
+                    let listed = stored_document(&registry, &entry.manifest.digest)?;
+                    push.take(server, &read(&listed, &entry.media_type)?.blobs)?;
+                }
             }
         }
         server.image_store()?.can_unpack().map_err(image_failure)?;
@@ -310,7 +364,7 @@ pub async fn push_manifest(
         source: ImportOrigin::Pushed {
             owner,
             manifest: digest.clone(),
-            media_type: pushed.media_type,
+            media_type,
         },
         file: reference.clone(),
         reference: Some(reference),
@@ -318,6 +372,38 @@ pub async fn push_manifest(
     let begun = begin(server, caller, input, None).await?;
     over(server, caller, begun.value.id).await?;
     Ok(digest)
+}
+
+/// Who pushes a manifest, and where.
+struct ManifestPush {
+    caller: Caller,
+    owner: Uuid,
+    repository: String,
+}
+
+impl ManifestPush {
+    /// Has the caller hold the blobs that a manifest names. Refuses `registry.manifest-blob` for one that they did not push
+    /// and that no image of the repository names; `registry.manifest-invalid` for one of another length.
+    fn take(&self, server: &Server, blobs: &[NamedBlob]) -> Result<(), Failure> {
+        let registry = server.registry()?;
+        for blob in blobs {
+            let digest = &blob.digest;
+            let missing = || Failure::from(refusals::registry_manifest_blob(digest));
+            let named = digest.to_string();
+            let may = registry.is_held(self.owner, digest)
+                || names_blob(server, &self.caller, &self.repository, &named)?;
+            // Held longer, so that it stays until the rows name it.
+            if !may || !registry.hold(self.owner, digest).map_err(upload_failure)? {
+                return Err(missing());
+            }
+            let stored = registry.blob(digest).map_err(upload_failure)?;
+            let stored = stored.ok_or_else(missing)?;
+            if stored.bytes != blob.bytes {
+                return Err(refusals::registry_manifest_invalid("a size is wrong").into());
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Waits until an import is over. Errors: why it failed; why the caller may not go on.

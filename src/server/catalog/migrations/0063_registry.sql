@@ -13,5 +13,7 @@ create table image_blob (
     image blob not null references image (id) on delete cascade,
     digest text not null,
     bytes integer not null check (bytes >= 0),
+    -- Of a manifest that an index names; null for other blobs.
+    media_type text,
     primary key (image, digest)
 ) strict, without rowid;
