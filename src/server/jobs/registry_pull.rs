@@ -91,7 +91,7 @@ pub(super) fn pull(
     let pulled = runtime.block_on(async {
         tokio::select! {
             biased;
-            () = stopped(job) => Err(refusals::image_cancelled().into()),
+            () = stopped(job) => Err(Failure::from(refusals::image_cancelled())),
             pulled = client.fetch(job, registry, owner, &image) => pulled,
         }
     });
