@@ -28,6 +28,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use super::admission;
 use super::download;
+use super::origin;
 use super::peer::Peer;
 use super::problem::{self, ProblemResponse};
 use super::text::{Language, Text, codes};
@@ -103,6 +104,8 @@ async fn handle(door: &RegistryDoor, request: Request, id: &str) -> RegistryResu
     let (parts, body) = request.into_parts();
     let mut caller = prove(door, &parts).await?;
     id.clone_into(&mut caller.request);
+    // A browser that was asked for a name and a token sends them by itself, wherever a page leads it.
+    origin::check(&parts.method, &parts.headers)?;
     registry::enter(&caller)?;
     let path = RegistryPath::parse(parts.uri.path()).ok_or_else(refusals::path_unknown)?;
     let query: RegistryQuery = Query::try_from_uri(&parts.uri)

@@ -473,7 +473,7 @@ pub fn forget_logs(
 }
 
 /// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail, folders
-/// and their limits, likely starts. Runs until it is dropped; at most one a server.
+/// and their limits, likely starts, blobs of the registry. Runs until it is dropped; at most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let backups = jobs::backup::keep_making(server.clone());
     let pages = keep_looking(server.clone());
@@ -486,10 +486,11 @@ pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let folders = jobs::folders::keep(server.clone());
     let storage = jobs::storage::keep(server.clone());
     let likely = snapshot::likely_starts::keep(server.clone());
+    let blobs = keep_blobs(server.clone());
     async {
         tokio::join!(
             backups, pages, history, audit, directory, hand_over, webhooks, mail, folders, storage,
-            likely
+            likely, blobs
         );
     }
 }
@@ -526,6 +527,28 @@ async fn keep_looking(server: Server) {
             tracing::warn!(%error, "the catalog could not be checked for damage");
         }
         tokio::time::sleep(catalog::health::PAGE_CHECK_INTERVAL).await;
+    }
+}
+
+/// Removes blobs of the registry that no image needs, at the start and now and then: what a push left that was never ended
+/// takes the disk, even where no further import comes.
+async fn keep_blobs(server: Server) {
+    loop {
+        let swept = server.clone();
+        let done = tokio::task::spawn_blocking(move || match swept.known_registry()? {
+            Some(registry) => {
+                appliance::unused_blobs::forget_unused_blobs(swept.catalog(), &registry)
+            }
+            None => Ok(()),
+        });
+        match done.await {
+            Ok(Ok(())) => {}
+            Ok(Err(failure)) => {
+                tracing::warn!(error = %base::observe::chain(&failure), "unused blobs stay");
+            }
+            Err(error) => tracing::warn!(%error, "unused blobs stay"),
+        }
+        tokio::time::sleep(appliance::unused_blobs::SWEEP_INTERVAL).await;
     }
 }
 

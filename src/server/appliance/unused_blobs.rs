@@ -1,18 +1,34 @@
 //! Blobs of the registry that no image needs: what an image left that was removed or lost its name, and pushes that were
 //! never ended. Removes them; never touches a row.
 
+use std::time::Duration;
+
 use store::registry::RegistryStore;
 
 use super::lazy_stores::upload_failure;
 use crate::Failure;
 use crate::catalog::Catalog;
+use crate::catalog::job_kinds::IMAGE_IMPORT;
 
-/// Removes blobs that no row names and no push needs. Costs a read of all rows of blobs and of the store's list.
+/// How often they are looked for. Shorter: rows are read for nothing. Longer: what was given up takes the disk.
+pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// Removes blobs that no row names and no push needs; none while an import is open, which may need what its user held
+/// longer ago than a push may rest. Costs a read of all rows of blobs and of the store's list.
 pub(crate) fn forget_unused_blobs(
     catalog: &Catalog,
     registry: &RegistryStore,
 ) -> Result<(), Failure> {
-    let named = catalog.read_now("list blobs", |view| view.needed_blobs())?;
+    let named = catalog.read_now("list blobs", |view| {
+        let open = view.open_operations()?;
+        match open.iter().any(|row| row.kind == IMAGE_IMPORT) {
+            true => Ok(None),
+            false => view.needed_blobs().map(Some),
+        }
+    })?;
+    let Some(named) = named else {
+        return Ok(());
+    };
     let swept = registry
         .sweep(&named, catalog.clock().now())
         .map_err(upload_failure)?;

@@ -260,13 +260,21 @@ impl ImportJobs {
         let named: Vec<Sha256Digest> = pushed.blobs.into_iter().map(|b| b.digest).collect();
         let place = registry
             .layout(job.row.id.0, &image, image_bytes, &named)
-            .map_err(upload_failure)?;
-        let Some(place) = place else {
-            self.drop_layout(job);
-            return Err(gone());
+            .map_err(upload_failure);
+        let archive = match place {
+            Ok(Some(place)) => Archive::at(&place).map_err(image_failure),
+            Ok(None) => Err(gone()),
+            Err(failure) => Err(failure),
+        };
+        let archive = match archive {
+            Ok(archive) => archive,
+            Err(failure) => {
+                self.drop_layout(job);
+                return Err(failure);
+            }
         };
         Ok(OpenedArchive {
-            archive: Archive::at(&place).map_err(image_failure)?,
+            archive,
             name: input.reference.clone(),
             manifest: Some(ManifestRow {
                 digest: digest.to_string(),

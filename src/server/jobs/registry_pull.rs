@@ -234,13 +234,8 @@ impl RegistryClient {
     ) -> Result<(), Failure> {
         let now = progress.job.row.created_at;
         let id = registry.begin(who, now).map_err(upload_failure)?;
-        let fetched = self.pieces(registry, who, id, blob, progress).await;
-        if let Err(failure) = fetched {
-            if let Err(error) = registry.cancel(id, who) {
-                tracing::debug!(%error, "an upload of a pull stays until it is forgotten");
-            }
-            return Err(failure);
-        }
+        let _given_up = PulledUpload { registry, who, id };
+        self.pieces(registry, who, id, blob, progress).await?;
         registry
             .finish(id, who, &blob.digest)
             .map_err(upload_failure)?;
@@ -496,6 +491,25 @@ impl RegistryClient {
 
     fn answer(&self, why: &str) -> Failure {
         refusals::registry_answer_invalid(&self.host, why).into()
+    }
+}
+
+/// An upload of a pull. What came of it goes with this, also where the pull is called off in the middle; once it has become
+/// a blob, there is none.
+struct PulledUpload<'a> {
+    registry: &'a RegistryStore,
+    who: &'a UploadOwner,
+    id: Uuid,
+}
+
+impl Drop for PulledUpload<'_> {
+    fn drop(&mut self) {
+        match self.registry.cancel(self.id, self.who) {
+            Err(error) if error.code() != Some(rules::codes::REGISTRY_UPLOAD_UNKNOWN) => {
+                tracing::warn!(%error, "an upload of a pull stays until it is forgotten");
+            }
+            _ => {}
+        }
     }
 }
 

@@ -166,7 +166,17 @@ pub fn read_or_list(
         return read(bytes, declared).map(ManifestOrIndex::Manifest);
     };
     let declared = declared.split(';').next().unwrap_or_default().trim();
-    let media_type = text.media_type.as_deref().unwrap_or(declared);
+    let media_type = match (text.media_type.as_deref(), declared) {
+        (Some(own), "") => own,
+        (Some(own), declared) if own != declared => {
+            return Err(invalid("its media type is not the one of the request"));
+        }
+        (_, declared) => declared,
+    };
+    // Read as one thing here and as another elsewhere, one digest would stand for two images.
+    if text.config.is_some() || text.layers.is_some() {
+        return Err(invalid("it is an index and a manifest at once"));
+    }
     if !INDEX_TYPES.contains(&media_type) {
         return Err(invalid("its media type is not known"));
     }
@@ -280,5 +290,14 @@ mod tests {
         assert_eq!(ours[0].manifest.digest.to_string(), digest("d"));
         assert!(read_or_list(bytes.as_bytes(), INDEX_TYPES[0], "riscv64").is_err());
         assert!(read_or_list(bytes.as_bytes(), MANIFEST_TYPES[0], "amd64").is_err());
+        let mut named = index;
+        named["mediaType"] = INDEX_TYPES[0].into();
+        let read = |index: &serde_json::Value, declared: &str| {
+            read_or_list(index.to_string().as_bytes(), declared, "amd64").is_ok()
+        };
+        assert!(read(&named, INDEX_TYPES[0]));
+        assert!(!read(&named, MANIFEST_TYPES[0]));
+        named["layers"] = serde_json::json!([]);
+        assert!(!read(&named, INDEX_TYPES[0]));
     }
 }

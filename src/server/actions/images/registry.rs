@@ -437,8 +437,8 @@ async fn over(server: &Server, caller: &Caller, id: OperationId) -> Result<(), F
 /// Begins to pull an image of another registry and gives its operation, whose result names the image. At most once for the
 /// same key; a second pull of the same image gives the operation of the first while that is open.
 ///
-/// Errors: `denied`, `registry.image-invalid`, `registry.not-allowed`, `image.reference-invalid`, `image.needs-root`,
-/// `operation.too-many`, `idempotency.key-reused`.
+/// Errors: `denied`, `registry.image-invalid`, `registry.not-allowed`, `image.reference-invalid`, `registry.name-invalid`,
+/// `image.needs-root`, `operation.too-many`, `idempotency.key-reused`.
 pub async fn pull(
     server: &Server,
     caller: &Caller,
@@ -463,6 +463,8 @@ pub async fn pull(
         .filter(|text| !text.trim().is_empty())
         .unwrap_or_else(|| image.own_reference());
     let reference = parse_reference(&reference).map_err(|refusal| refusal.at("/reference"))?;
+    // A name that the registry cannot give again would be one for ever.
+    check_repository(repository_of(&reference).0).map_err(|refusal| refusal.at("/reference"))?;
     let source = ImportOrigin::Registry {
         owner: caller.subject.user.0,
         image: image.text(),
