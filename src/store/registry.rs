@@ -85,13 +85,13 @@ pub struct RegistryStore {
     root: PathBuf,
     limits: RegistryLimits,
     /// What is known beyond the disk. Memory only: after a restart the digest is made from the file.
-    running: Mutex<HashMap<Uuid, Arc<Mutex<RunningUpload>>>>,
+    running: Mutex<HashMap<Uuid, Arc<Mutex<RegistryUpload>>>>,
     /// Held while blobs come, are held, linked or go, and while an upload begins.
     order: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
-struct RunningUpload {
+struct RegistryUpload {
     /// Hash of the first `hashed` bytes.
     hash: Sha256,
     hashed: u64,
@@ -403,7 +403,7 @@ impl RegistryStore {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn running(&self, id: Uuid) -> Arc<Mutex<RunningUpload>> {
+    fn running(&self, id: Uuid) -> Arc<Mutex<RegistryUpload>> {
         let mut all = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(all.entry(id).or_default())
     }

@@ -1,7 +1,7 @@
 // Pulling an image of another registry with the page alone: a host that is not listed is refused at its field, a registry
 // that does not answer is named in the list of imports; the same without script.
 //
-// Promise (Images): A pull that is refused stands at its field, and one that fails says why.
+// A pull that is refused stands at its field, and one that fails says why.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

@@ -189,7 +189,7 @@ fn can_unpack(test: &str, the_box: &TheBox) -> bool {
     }
 }
 
-/// Promise (Isolation and access): A stranger learns nothing of the registry, a user without the right to images pushes
+/// A stranger learns nothing of the registry, a user without the right to images pushes
 /// nothing, and a digest alone gives no blob.
 #[tokio::test]
 async fn the_registry_tells_strangers_nothing_and_a_digest_gives_no_blob() {
@@ -238,7 +238,7 @@ async fn the_registry_tells_strangers_nothing_and_a_digest_gives_no_blob() {
     assert_eq!(behind.status, 416);
 }
 
-/// Promise (Images): A push that was cut goes on where it was, and bytes with another digest are kept nowhere.
+/// A push that was cut goes on where it was, and bytes with another digest are kept nowhere.
 #[tokio::test]
 async fn a_cut_upload_goes_on_and_a_wrong_digest_is_refused() {
     let the_box = TheBox::open().await;
@@ -305,7 +305,7 @@ async fn a_cut_upload_goes_on_and_a_wrong_digest_is_refused() {
     assert_eq!(names.json(), json!({"repositories": []}));
 }
 
-/// Promise (Images): What skopeo pushes is an image of the site, and is pulled with the digests that it was pushed with.
+/// What skopeo pushes is an image of the site, and is pulled with the digests that it was pushed with.
 #[tokio::test]
 async fn skopeo_pushes_and_pulls_with_equal_digests() {
     const NAME: &str = "skopeo_pushes_and_pulls_with_equal_digests";
@@ -384,7 +384,7 @@ async fn skopeo_pushes_and_pulls_with_equal_digests() {
     }
 }
 
-/// Promise (Images): Of an index of images for several kinds of machines, the one for this machine is launched from, and the
+/// Of an index of images for several kinds of machines, the one for this machine is launched from, and the
 /// index is pulled with the digest that it was pushed with.
 #[tokio::test]
 async fn an_index_gives_its_image_for_this_machine() {
@@ -445,7 +445,7 @@ async fn an_index_gives_its_image_for_this_machine() {
     assert_eq!(shown["digest"], digest(&ours.config), "{shown}");
 }
 
-/// Promise (Images): An image of another registry that the settings allow is pulled with equal digests; other hosts are
+/// An image of another registry that the settings allow is pulled with equal digests; other hosts are
 /// refused.
 #[tokio::test]
 async fn an_image_is_pulled_from_another_registry() {
