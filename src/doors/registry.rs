@@ -247,8 +247,13 @@ impl RegistryVisit<'_> {
         let which = ImageTag::parse(tag)?;
         let kind = self.headers.get(header::CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        let body = to_bytes(body, MAX_MANIFEST_BYTES)
-            .await
+        let mut lease = lease(self.server, &self.caller);
+        let body = tokio::select! {
+            biased;
+            refusal = &mut lease => return Err(refusal.into()),
+            body = to_bytes(body, MAX_MANIFEST_BYTES) => body,
+        };
+        let body = body
             .map_err(|_| refusals::registry_manifest_invalid("it is too long, or was cut off"))?;
         let pushed =
             registry::push_manifest(self.server, &self.caller, name, &which, kind, body).await?;

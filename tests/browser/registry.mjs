@@ -1,7 +1,7 @@
 // Pulling an image of another registry with the page alone: a host that is not listed is refused at its field, a registry
 // that does not answer is named in the list of imports; the same without script.
 //
-// A pull that is refused stands at its field, and one that fails says why.
+// Proves too: `tests/browser/forms.mjs`
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";

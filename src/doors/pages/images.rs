@@ -434,7 +434,7 @@ async fn pull(
     match begun {
         Ok(_) => responses::see("/images?notice=import"),
         Err(Failure::Refusal(refusal)) => {
-            let form = RefusedForm::new(visit.text, "/images/pull", &refusal);
+            let form = RefusedForm::new(visit.text, "/images/pull", &refusal).otherwise_at("image");
             let visit = visit.refusing(form);
             match read(&console, &visit, &caller, &headers, &[]).await {
                 Ok(page) => {
