@@ -130,7 +130,13 @@ impl RegistryStore {
             own += usize::from(self.note(*id)?.is_some_and(|note| note.owner == who.owner));
         }
         if own >= self.limits.uploads_of_owner || under_way.len() >= self.limits.uploads {
-            return Err(refusals::registry_uploads_full(own).retry_after(60).into());
+            let count = match own >= self.limits.uploads_of_owner {
+                true => own,
+                false => under_way.len(),
+            };
+            return Err(refusals::registry_uploads_full(count)
+                .retry_after(60)
+                .into());
         }
         self.look_for_room(0)?;
         let id = Uuid::now_v7();

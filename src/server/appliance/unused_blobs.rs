@@ -38,3 +38,51 @@ pub(crate) fn forget_unused_blobs(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use api::operations::OperationState;
+    use store::registry::RegistryLimits;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::Server;
+    use crate::catalog::Lane;
+    use crate::catalog::jobs::OperationRow;
+    use crate::catalog::users::ROOT;
+
+    #[test]
+    fn blobs_stay_while_an_import_is_open() {
+        let server = Server::for_tests();
+        let folder = tempfile::tempdir().unwrap();
+        let limits = RegistryLimits {
+            reserve_bytes: 0,
+            ..RegistryLimits::default()
+        };
+        let registry = RegistryStore::open(folder.path(), limits).unwrap();
+        let digest = registry.put(Uuid::from_u128(1), b"layer").unwrap();
+        // As it is a day later.
+        for held in std::fs::read_dir(folder.path().join("held")).unwrap() {
+            std::fs::remove_file(held.unwrap().path()).unwrap();
+        }
+        let now = server.clock().now();
+        let row = OperationRow::asked(now, IMAGE_IMPORT, ROOT, serde_json::json!({}));
+        let id = row.id;
+        server
+            .catalog()
+            .write_now(Lane::Loops, "an import", move |rows| {
+                rows.insert_operation(&row, "root")
+            })
+            .unwrap();
+        forget_unused_blobs(server.catalog(), &registry).unwrap();
+        assert!(registry.blob(&digest).unwrap().is_some());
+        server
+            .catalog()
+            .write_now(Lane::Loops, "its end", move |rows| {
+                rows.end_operation(id, OperationState::Failed, None, None)
+            })
+            .unwrap();
+        forget_unused_blobs(server.catalog(), &registry).unwrap();
+        assert!(registry.blob(&digest).unwrap().is_none());
+    }
+}

@@ -641,6 +641,35 @@ mod tests {
     }
 
     #[test]
+    fn what_a_pull_began_goes_with_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let limits = store::registry::RegistryLimits {
+            reserve_bytes: 0,
+            ..Default::default()
+        };
+        let registry = RegistryStore::open(folder.path(), limits).expect("a store");
+        let who = UploadOwner {
+            owner: Uuid::from_u128(1),
+            repository: "registry.lab/tiny:1".into(),
+        };
+        let now = rules::units::Timestamp::from_millis(0);
+        let begin = || registry.begin(&who, now).unwrap();
+        let id = begin();
+        registry.append(id, &who, Some(0), b"half").unwrap();
+        let (registry, who) = (&registry, &who);
+        drop(PulledUpload { registry, who, id });
+        let left = std::fs::read_dir(folder.path().join("uploads")).unwrap();
+        assert_eq!(left.count(), 0);
+        let id = begin();
+        let whole = PulledUpload { registry, who, id };
+        registry.append(id, who, Some(0), b"whole").unwrap();
+        let digest = Sha256Digest::of(b"whole");
+        registry.finish(id, who, &digest).unwrap();
+        drop(whole);
+        assert!(registry.is_held(who.owner, &digest));
+    }
+
+    #[test]
     fn a_query_keeps_its_parts_apart() {
         assert_eq!(query_text("a b&c=d"), "a%20b%26c%3Dd");
         assert_eq!(
