@@ -1,4 +1,4 @@
-//! What people and programs meet: pages, REST, command line, SSH, the way into a session.
+//! What people and programs meet: pages, REST, the registry, command line, SSH, the way into a session.
 //! Never decides anything: a door parses, calls `server::actions`, and shows the answer.
 
 pub mod admission;
@@ -16,6 +16,7 @@ pub mod pages;
 pub mod peer;
 pub mod problem;
 pub mod proxy;
+pub mod registry;
 pub mod ssh;
 pub mod text;
 
@@ -29,6 +30,7 @@ use server::Server;
 pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
     let host = machine_name();
     api::router(server.clone(), streams.clone())
+        .merge(registry::router(server.clone()))
         .merge(pages::router(server, streams, &host, reference))
 }
 

@@ -41,3 +41,15 @@ pub struct ImportBody {
     #[serde(default)]
     pub reference: Option<String>,
 }
+
+/// An image of another registry, to be pulled.
+#[derive(Debug, Deserialize, ToSchema)]
+#[schema(as = ImagePull)]
+#[serde(deny_unknown_fields)]
+pub struct ImagePullBody {
+    /// `HOST/NAME:TAG` or `HOST/NAME@sha256:…`.
+    pub image: String,
+    /// What to call it, `name:tag`; otherwise its name there without the host.
+    #[serde(default)]
+    pub reference: Option<String>,
+}

@@ -54,6 +54,7 @@ fn named() -> Schemas {
     collect::<gpus::Repartitioned>(&mut all);
     collect::<gpus::SelfTestReport>(&mut all);
     collect::<images::ImportBody>(&mut all);
+    collect::<images::ImagePullBody>(&mut all);
     collect::<users::NewUserBody>(&mut all);
     collect::<users::UserPatchBody>(&mut all);
     collect::<users::NewPasswordBody>(&mut all);

@@ -18,6 +18,7 @@ mod file;
 mod hand_over;
 mod mail;
 mod places;
+mod registries;
 mod sample;
 #[cfg(test)]
 mod tests;
@@ -178,6 +179,12 @@ pub struct Settings {
     pub mail_origin: Option<String>,
     /// Certificate of the authority of the addresses of webhooks, as PEM; unset: the authorities that this machine trusts.
     pub webhook_ca_file: Option<PathBuf>,
+    /// Registries that images may be pulled from: hosts between commas; None: none.
+    pub registries: Option<String>,
+    /// Certificate of the authority of these registries; None: the authorities that this machine trusts.
+    pub registry_ca_file: Option<PathBuf>,
+    /// Names and passwords for these registries, as docker login writes them; None: none is sent.
+    pub registry_credentials_file: Option<PathBuf>,
     /// Write the log as JSON lines.
     pub log_json: bool,
     /// Where the server puts backups; None: it makes none.
@@ -921,6 +928,33 @@ pub const KEYS: &[SettingKey] = &[
         about: "certificate of the authority of the addresses of webhooks, as PEM; unset: the authorities that this machine trusts",
     },
     SettingKey {
+        key: "registries",
+        variable: "FARDEL_REGISTRIES",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"registry.lab.example, http://10.0.0.5:5000\"",
+        needs_restart: false,
+        about: "registries that images may be pulled from, between commas; http:// before one without TLS; unset: none",
+    },
+    SettingKey {
+        key: "registry_ca_file",
+        variable: "FARDEL_REGISTRY_CA_FILE",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"/etc/fardel/registry-ca.pem\"",
+        needs_restart: false,
+        about: "certificate of the authority of these registries, as PEM; unset: the authorities that this machine trusts",
+    },
+    SettingKey {
+        key: "registry_credentials_file",
+        variable: "FARDEL_REGISTRY_CREDENTIALS_FILE",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"/etc/fardel/registry-credentials.json\"",
+        needs_restart: false,
+        about: "file with names and passwords for these registries, as docker login writes them, closed to other users",
+    },
+    SettingKey {
         key: "log_json",
         variable: "FARDEL_LOG_JSON",
         kind: SettingType::Flag,
@@ -1046,6 +1080,9 @@ pub struct SettingsLayer {
     pub mail_ca_file: Option<PathBuf>,
     pub mail_origin: Option<String>,
     pub webhook_ca_file: Option<PathBuf>,
+    pub registries: Option<String>,
+    pub registry_ca_file: Option<PathBuf>,
+    pub registry_credentials_file: Option<PathBuf>,
     pub log_json: Option<bool>,
     pub backup_dir: Option<PathBuf>,
     pub backup_every_hours: Option<u32>,
@@ -1360,6 +1397,9 @@ impl From<Settings> for LoadedSettings {
             mail_ca_file: settings.mail_ca_file.clone(),
             mail_origin: settings.mail_origin.clone(),
             webhook_ca_file: settings.webhook_ca_file.clone(),
+            registries: settings.registries.clone(),
+            registry_ca_file: settings.registry_ca_file.clone(),
+            registry_credentials_file: settings.registry_credentials_file.clone(),
             log_json: Some(settings.log_json),
             backup_dir: settings.backup_dir.clone(),
             backup_every_hours: Some(settings.backup_every_hours),
@@ -1519,6 +1559,7 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
     directory::check(&layer, &from)?;
     hand_over::check(&layer, &from)?;
     mail::check(&layer, &from)?;
+    registries::check(&layer, &from)?;
     let address = |key: &str, text: String| {
         text.parse::<SocketAddr>().map_err(|_| {
             let (source, value) = (from(key), format!("{text:?}"));
@@ -1729,6 +1770,15 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
         mail_origin: layer.mail_origin.filter(|text| !text.trim().is_empty()),
         webhook_ca_file: layer
             .webhook_ca_file
+            .filter(|path| !path.as_os_str().is_empty())
+            .map(absolute),
+        registries: layer.registries.filter(|text| !text.trim().is_empty()),
+        registry_ca_file: layer
+            .registry_ca_file
+            .filter(|path| !path.as_os_str().is_empty())
+            .map(absolute),
+        registry_credentials_file: layer
+            .registry_credentials_file
             .filter(|path| !path.as_os_str().is_empty())
             .map(absolute),
         log_json: layer.log_json.ok_or_else(|| missing("log_json"))?,

@@ -138,6 +138,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/gpus/{id}/self-test-report", get(gpus::self_test_report))
         .route("/images", get(images::list))
         .route("/images/import", post(images::import))
+        .route("/images/pull", post(images::pull))
         .route("/images/{id}", get(images::get).delete(images::remove))
         .route("/images/{id}/share", post(images::share))
         .route("/images/{id}/unshare", post(images::unshare))

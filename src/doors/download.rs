@@ -1,13 +1,15 @@
 //! Files that a browser or a script keeps, in one piece or as they are read. Decides nothing about who may
 //! have them.
 
+use std::io::SeekFrom;
+
 use axum::body::Body;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt as _, stream};
 use server::access::Lease;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 
 /// Bytes on the way at a time.
 const PIECE: usize = 64 * 1024;
@@ -88,6 +90,71 @@ where
     });
     // What compresses an answer asks once more behind its end.
     Body::from_stream(checked.fuse())
+}
+
+/// A part of an open file, `length` bytes from byte `from` on. It breaks off where the file or `lease` ends too early.
+pub fn part(file: std::fs::File, from: u64, length: u64, lease: Lease) -> Body {
+    let begun = (tokio::fs::File::from_std(file), Some(from), length);
+    let pieces = stream::unfold(begun, |(mut file, seek, left)| async move {
+        if left == 0 {
+            return None;
+        }
+        match next_piece(&mut file, seek, left).await {
+            Ok(piece) => {
+                let left = left - piece.len() as u64;
+                Some((Ok(piece), (file, None, left)))
+            }
+            Err(error) => Some((Err::<Vec<u8>, std::io::Error>(error), (file, None, 0))),
+        }
+    });
+    leased(pieces, lease)
+}
+
+async fn next_piece(
+    file: &mut tokio::fs::File,
+    seek: Option<u64>,
+    left: u64,
+) -> std::io::Result<Vec<u8>> {
+    if let Some(from) = seek {
+        file.seek(SeekFrom::Start(from)).await?;
+    }
+    let most = left.min(PIECE as u64);
+    let mut piece = vec![0; usize::try_from(most).unwrap_or(PIECE)];
+    match file.read(&mut piece).await? {
+        0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+        count => {
+            piece.truncate(count);
+            Ok(piece)
+        }
+    }
+}
+
+/// Begin and length of a range of so many bytes, as the header `Range` asks; None where all is to be answered. `Some(None)`:
+/// nothing of it is there.
+pub fn parsed_range(asked: &str, size: u64) -> Option<Option<(u64, u64)>> {
+    let (begin, end) = asked
+        .trim()
+        .strip_prefix("bytes=")?
+        .trim()
+        .split_once('-')?;
+    let number = |text: &str| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        // A number beyond all files is behind the end of this one.
+        digits.then(|| text.parse().unwrap_or(u64::MAX))
+    };
+    if begin.is_empty() {
+        let length = number(end)?.min(size);
+        return Some((length > 0).then(|| (size - length, length)));
+    }
+    let begin = number(begin)?;
+    let last = match end {
+        "" => u64::MAX,
+        end => number(end)?,
+    };
+    if last < begin {
+        return None;
+    }
+    Some((begin < size).then(|| (begin, last.min(size - 1) - begin + 1)))
 }
 
 /// What tells a browser to keep a file under a name with any letters in it, and never to show it.
@@ -211,5 +278,27 @@ mod tests {
         // As compression does.
         assert!(pieces.next().await.is_none());
         assert!(pieces.next().await.is_none());
+    }
+
+    #[test]
+    fn a_range_is_read_as_http_has_it() {
+        for (asked, size, expected) in [
+            ("bytes=0-9", 100, Some(Some((0, 10)))),
+            ("bytes=90-", 100, Some(Some((90, 10)))),
+            ("bytes=90-200", 100, Some(Some((90, 10)))),
+            ("bytes=-10", 100, Some(Some((90, 10)))),
+            ("bytes=-200", 100, Some(Some((0, 100)))),
+            ("bytes=99-99", 100, Some(Some((99, 1)))),
+            ("bytes=100-", 100, Some(None)),
+            ("bytes=-0", 100, Some(None)),
+            ("bytes=0-", 0, Some(None)),
+            ("bytes=99999999999999999999-", 100, Some(None)),
+            ("bytes=9-1", 100, None),
+            ("bytes=0-1,5-6", 100, None),
+            ("bytes=a-b", 100, None),
+            ("lines=0-1", 100, None),
+        ] {
+            assert_eq!(parsed_range(asked, size), expected, "{asked} of {size}");
+        }
     }
 }

@@ -54,6 +54,7 @@ pub mod reason;
 pub mod reasons;
 pub mod refusal;
 pub mod refusals;
+pub mod registry;
 pub mod reservation;
 pub mod reservation_quota;
 pub mod resource_group;

@@ -5,3 +5,4 @@ pub(crate) mod installation;
 pub(crate) mod lazy_stores;
 pub(crate) mod settings;
 pub(crate) mod unnamed_images;
+pub(crate) mod unused_blobs;

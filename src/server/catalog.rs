@@ -47,6 +47,7 @@ pub(crate) mod ledger;
 pub(crate) mod listing;
 mod live;
 pub(crate) mod mail;
+pub(crate) mod manifests;
 mod migrate;
 mod node_cache;
 pub(crate) mod nodes;

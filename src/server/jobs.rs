@@ -11,5 +11,6 @@ pub(crate) mod gpu_self_test;
 pub(crate) mod import;
 pub(crate) mod mail;
 mod outcome;
+pub(crate) mod registry_pull;
 pub(crate) mod runner;
 pub(crate) mod storage;

@@ -162,16 +162,17 @@ impl Server {
     ) -> Self {
         catalog.set_policy(reading.settings.share_policy());
         let lazy_stores = Arc::<appliance::lazy_stores::LazyStores>::default();
-        let imports = jobs::import::ImportJobs {
-            catalog: catalog.clone(),
-            lazy_stores: Arc::clone(&lazy_stores),
-            data: reading.settings.data.clone(),
-        };
+        let data = reading.settings.data.clone();
         Self(Arc::new_cyclic(|server| ServerInner {
             jobs: jobs::runner::JobRunner::new(
                 catalog.clone(),
                 vec![
-                    Arc::new(imports),
+                    Arc::new(jobs::import::ImportJobs {
+                        catalog: catalog.clone(),
+                        lazy_stores: Arc::clone(&lazy_stores),
+                        data,
+                        server: WeakServer(server.clone()),
+                    }),
                     Arc::new(jobs::gpu_self_test::SelfTestJobs(WeakServer(
                         server.clone(),
                     ))),
@@ -330,6 +331,17 @@ impl Server {
         self.0.lazy_stores.uploads(&self.settings().data)
     }
 
+    pub(crate) fn registry(&self) -> Result<Arc<store::registry::RegistryStore>, Failure> {
+        self.0.lazy_stores.registry(&self.settings().data)
+    }
+
+    /// The same where something was ever pushed or pulled.
+    pub(crate) fn known_registry(
+        &self,
+    ) -> Result<Option<Arc<store::registry::RegistryStore>>, Failure> {
+        self.0.lazy_stores.known_registry(&self.settings().data)
+    }
+
     /// Brings what holds folders of this machine to their limits, before any folder is touched.
     pub fn bring_scopes(&self, keeper: Arc<dyn store::quota::ScopeKeeper>) {
         self.0.lazy_stores.bring_scopes(keeper);
@@ -465,7 +477,7 @@ pub fn forget_logs(
 }
 
 /// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail, folders,
-/// their shares and limits, likely starts. Runs until it is dropped; at most one a server.
+/// their shares and limits, likely starts, blobs of the registry. Runs until it is dropped; at most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let backups = jobs::backup::keep_making(server.clone());
     let pages = keep_looking(server.clone());
@@ -479,10 +491,11 @@ pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let shares = jobs::folder_shares::keep(server.clone());
     let storage = jobs::storage::keep(server.clone());
     let likely = snapshot::likely_starts::keep(server.clone());
+    let blobs = keep_blobs(server.clone());
     async {
         tokio::join!(
             backups, pages, history, audit, directory, hand_over, webhooks, mail, folders, shares,
-            storage, likely
+            storage, likely, blobs
         );
     }
 }
@@ -519,6 +532,28 @@ async fn keep_looking(server: Server) {
             tracing::warn!(%error, "the catalog could not be checked for damage");
         }
         tokio::time::sleep(catalog::health::PAGE_CHECK_INTERVAL).await;
+    }
+}
+
+/// Removes blobs of the registry that no image needs, at the start and now and then: what a push left that was never ended
+/// takes the disk, even where no further import comes.
+async fn keep_blobs(server: Server) {
+    loop {
+        let swept = server.clone();
+        let done = tokio::task::spawn_blocking(move || match swept.known_registry()? {
+            Some(registry) => {
+                appliance::unused_blobs::forget_unused_blobs(swept.catalog(), &registry)
+            }
+            None => Ok(()),
+        });
+        match done.await {
+            Ok(Ok(())) => {}
+            Ok(Err(failure)) => {
+                tracing::warn!(error = %base::observe::chain(&failure), "unused blobs stay");
+            }
+            Err(error) => tracing::warn!(%error, "unused blobs stay"),
+        }
+        tokio::time::sleep(appliance::unused_blobs::SWEEP_INTERVAL).await;
     }
 }
 

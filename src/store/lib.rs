@@ -1,4 +1,4 @@
-//! Bytes at rest: image layers, folders and their limits, resumable uploads, frames of a log, trees to remove. Knows files,
+//! Bytes at rest: image layers, folders and their limits, resumable uploads, blobs of the registry, frames of a log, trees to remove. Knows files,
 //! digests and free disk; never knows people, sessions, HTTP or the catalog. The caller brings the time and the
 //! permission.
 
@@ -7,5 +7,6 @@ pub mod folders;
 pub mod frames;
 pub mod images;
 pub mod quota;
+pub mod registry;
 pub mod trees;
 pub mod uploads;

@@ -28,6 +28,7 @@ pub(crate) mod older_state;
 mod openapi;
 mod protocol;
 mod reach;
+mod registry;
 mod reservations;
 mod roles;
 mod service;

@@ -17,7 +17,7 @@ use super::{
 /// the server writes to as root, files that it reads as root with where it sends what stands in them, and attributes of a
 /// directory, which the console would show: one of them could be a secret. And simulated GPUs: with a model that is none
 /// the server does not start.
-const FILE_ONLY: [&str; 36] = [
+const FILE_ONLY: [&str; 39] = [
     "data",
     "run",
     "listen",
@@ -54,6 +54,9 @@ const FILE_ONLY: [&str; 36] = [
     "mail_password_file",
     "mail_ca_file",
     "webhook_ca_file",
+    "registries",
+    "registry_ca_file",
+    "registry_credentials_file",
 ];
 
 /// Keys of the form of backups.

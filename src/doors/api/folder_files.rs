@@ -217,34 +217,8 @@ fn range_of(headers: &HeaderMap, file: &FileDownload, tag: &str) -> Option<Optio
     // second apart, and a program may set it back.
     match text(header::IF_RANGE) {
         Some(version) if version != tag => None,
-        _ => parsed_range(asked, file.size),
+        _ => download::parsed_range(asked, file.size),
     }
-}
-
-fn parsed_range(asked: &str, size: u64) -> Option<Option<(u64, u64)>> {
-    let (begin, end) = asked
-        .trim()
-        .strip_prefix("bytes=")?
-        .trim()
-        .split_once('-')?;
-    let number = |text: &str| {
-        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        // A number beyond all files is behind the end of this one.
-        digits.then(|| text.parse().unwrap_or(u64::MAX))
-    };
-    if begin.is_empty() {
-        let length = number(end)?.min(size);
-        return Some((length > 0).then(|| (size - length, length)));
-    }
-    let begin = number(begin)?;
-    let last = match end {
-        "" => u64::MAX,
-        end => number(end)?,
-    };
-    if last < begin {
-        return None;
-    }
-    Some((begin < size).then(|| (begin, last.min(size - 1) - begin + 1)))
 }
 
 /// A time as HTTP headers write it.
@@ -252,31 +226,4 @@ pub(super) fn http_date(at: Timestamp) -> String {
     jiff::Timestamp::from_millisecond(at.as_millis())
         .map(|t| t.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string())
         .unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_is_read_as_http_has_it() {
-        for (asked, size, expected) in [
-            ("bytes=0-9", 100, Some(Some((0, 10)))),
-            ("bytes=90-", 100, Some(Some((90, 10)))),
-            ("bytes=90-200", 100, Some(Some((90, 10)))),
-            ("bytes=-10", 100, Some(Some((90, 10)))),
-            ("bytes=-200", 100, Some(Some((0, 100)))),
-            ("bytes=99-99", 100, Some(Some((99, 1)))),
-            ("bytes=100-", 100, Some(None)),
-            ("bytes=-0", 100, Some(None)),
-            ("bytes=0-", 0, Some(None)),
-            ("bytes=99999999999999999999-", 100, Some(None)),
-            ("bytes=9-1", 100, None),
-            ("bytes=0-1,5-6", 100, None),
-            ("bytes=a-b", 100, None),
-            ("lines=0-1", 100, None),
-        ] {
-            assert_eq!(parsed_range(asked, size), expected, "{asked} of {size}");
-        }
-    }
 }

@@ -1,12 +1,12 @@
 //! Images over REST, how they come in, and the operations that bring them.
 
-use api::images::ImportBody;
+use api::images::{ImagePullBody, ImportBody};
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use rules::names::OperationId;
 use rules::refusal::Refusal;
 use rules::refusals;
-use server::actions::images::{self, ImportSource};
+use server::actions::images::{self, ImportSource, registry};
 use server::actions::operations;
 
 use super::ApiContext;
@@ -78,6 +78,19 @@ pub(super) async fn import(
         }
     };
     let begun = images::import_once(&api.server, &caller, source, reference, sent.key).await?;
+    let operation = begun.value;
+    let response =
+        responses::accepted(&operation, &format!("/api/v1/operations/{}", operation.id))?;
+    Ok(responses::replayed(response, begun.replayed))
+}
+
+pub(super) async fn pull(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    sent: JsonBody<ImagePullBody>,
+) -> ApiResult {
+    let ImagePullBody { image, reference } = sent.value;
+    let begun = registry::pull(&api.server, &caller, &image, reference, sent.key).await?;
     let operation = begun.value;
     let response =
         responses::accepted(&operation, &format!("/api/v1/operations/{}", operation.id))?;

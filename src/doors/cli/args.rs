@@ -824,6 +824,20 @@ pub enum ImageCommand {
         #[arg(value_name = "IMAGE")]
         image: String,
     },
+    /// Pull an image of another registry: HOST/NAME:TAG
+    ///
+    /// The setting registries lists the hosts that may be pulled from. `fardel job cancel` calls a pull off.
+    Pull {
+        /// Where it is: HOST/NAME:TAG, or HOST/NAME@DIGEST
+        #[arg(value_name = "HOST/NAME:TAG")]
+        image: String,
+        /// Reference, NAME:TAG [default: the name there, without the host]
+        #[arg(long, value_name = "REFERENCE")]
+        name: Option<String>,
+        /// Return at once; `fardel job` shows the progress
+        #[arg(short, long)]
+        detach: bool,
+    },
     /// Remove images that no session uses
     Rm {
         #[arg(value_name = "IMAGE", required = true)]

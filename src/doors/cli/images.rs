@@ -55,6 +55,18 @@ pub(super) async fn image(
         ImageCommand::Unshare { image } => {
             shared(client, view, &image, "unshare", "private").await?;
         }
+        ImageCommand::Pull {
+            image,
+            name,
+            detach,
+        } => {
+            let mut body = json!({"image": image});
+            if let Some(name) = name {
+                body["reference"] = name.into();
+            }
+            let operation = client.send("/api/v1/images/pull", &body).await?;
+            return followed(client, view, operation, detach, "pulled").await;
+        }
         ImageCommand::Rm { images } => {
             for image in images {
                 let path = format!("/api/v1/images/{}", encoded(&image));
@@ -183,6 +195,17 @@ async fn import(
         body["reference"] = name.into();
     }
     let operation: Answer<OperationView> = client.send("/api/v1/images/import", &body).await?;
+    followed(client, view, operation, detach, "imported").await
+}
+
+/// Shows what comes of an import, unless the user goes on with something else.
+async fn followed(
+    client: &HttpClient,
+    view: &OutputStyle,
+    operation: Answer<OperationView>,
+    detach: bool,
+    done_word: &str,
+) -> Result<u8, CliError> {
     if detach {
         print(&view.one(&operation.body, columns::JOBS)?);
         return Ok(0);
@@ -193,7 +216,7 @@ async fn import(
         .as_array()
         .into_iter()
         .flatten()
-        .map(|image| format!("{}  imported\n", text(image, "reference")))
+        .map(|image| format!("{}  {done_word}\n", text(image, "reference")))
         .collect();
     print(&view.said(&done.body, &references.concat())?);
     Ok(0)

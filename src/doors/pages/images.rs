@@ -19,7 +19,7 @@ use rules::refusals;
 use rules::units::Timestamp;
 use serde::Deserialize;
 use server::access::Caller;
-use server::actions::images::{self, ImportSource, uploads};
+use server::actions::images::{self, ImportSource, registry, uploads};
 use server::actions::operations;
 use server::actions::sessions;
 use server::{Failure, ServerFault};
@@ -56,6 +56,10 @@ pub struct ImagesPage {
     pub jobs: Vec<ImportRow>,
     /// Whether an import is over and can be cleared from the list.
     pub clearable: bool,
+    /// Registries that images may be pulled from; empty without the permission.
+    pub registries: Vec<String>,
+    pub pull_image: String,
+    pub pull_reference: String,
 }
 
 impl ListPage for ImagesPage {
@@ -96,6 +100,8 @@ pub struct ImageDetailPage {
     pub starts: Vec<(String, String)>,
     pub used_by: Vec<ImageUse>,
     pub labels: Vec<(String, String)>,
+    /// How another machine pulls it; None for an image that the registry cannot give.
+    pub pull: Option<String>,
 }
 
 pub struct ImageUse {
@@ -121,6 +127,7 @@ pub(super) fn router() -> Router<PagesContext> {
             "/images/import",
             post(import).layer(DefaultBodyLimit::max(MAX_ARCHIVE_BYTES)),
         )
+        .route("/images/pull", post(pull))
         .route("/images/{id}", get(one))
         .route("/images/{id}/remove", post(remove))
         .route("/images/{id}/share", post(share))
@@ -307,6 +314,12 @@ async fn read(
         only_host: list.only_host,
         import_name: String::new(),
         import_upload: None,
+        registries: match may_import {
+            true => registry::hosts(server, caller)?,
+            false => Vec::new(),
+        },
+        pull_image: String::new(),
+        pull_reference: String::new(),
         clearable: jobs.iter().any(|job| job.ended_at.is_some()),
         jobs: jobs
             .iter()
@@ -396,6 +409,45 @@ async fn import(
                     let page = ImagesPage {
                         import_name: typed.name,
                         import_upload: arrived(&console, &caller, typed.upload).await,
+                        ..page
+                    };
+                    responses::page(&console, &visit, responses::status(&refusal), &page)
+                }
+                Err(failure) => failed(&console, &visit, &caller, &failure),
+            }
+        }
+        Err(fault) => failed(&console, &visit, &caller, &fault),
+    }
+}
+
+/// What the form of a pull says.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct TypedPull {
+    image: String,
+    reference: String,
+}
+
+/// `POST /images/pull`: begins to pull an image of another registry.
+async fn pull(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    headers: HeaderMap,
+    Form(typed): Form<TypedPull>,
+) -> Response {
+    let reference = Some(typed.reference.trim().to_owned()).filter(|text| !text.is_empty());
+    let begun = registry::pull(&console.server, &caller, &typed.image, reference, None).await;
+    match begun {
+        Ok(_) => responses::see("/images?notice=import"),
+        Err(Failure::Refusal(refusal)) => {
+            let form = RefusedForm::new(visit.text, "/images/pull", &refusal).otherwise_at("image");
+            let visit = visit.refusing(form);
+            match read(&console, &visit, &caller, &headers, &[]).await {
+                Ok(page) => {
+                    let page = ImagesPage {
+                        pull_image: typed.image,
+                        pull_reference: typed.reference,
                         ..page
                     };
                     responses::page(&console, &visit, responses::status(&refusal), &page)
@@ -564,6 +616,10 @@ async fn read_image(
         .as_ref()
         .map_or("host", |image| image.reference.as_str())
         .to_owned();
+    let pull = match embedded || !registry::can_give(server, caller, id).await? {
+        true => None,
+        false => Some(format!("docker pull {}/{name}", visit.authority)),
+    };
     let wanted = ListQuery {
         q: "state:live".into(),
         limit: Some(500),
@@ -687,6 +743,7 @@ async fn read_image(
         labels: image
             .map(|image| image.labels.into_iter().collect())
             .unwrap_or_default(),
+        pull,
         name,
     })
 }

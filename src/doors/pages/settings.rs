@@ -78,7 +78,7 @@ pub struct SettingRow {
 }
 
 /// The groups, in their order, with their keys.
-const GROUPS: [(&str, &[&str]); 11] = [
+const GROUPS: [(&str, &[&str]); 12] = [
     (
         "sessions",
         &[
@@ -190,6 +190,14 @@ const GROUPS: [(&str, &[&str]); 11] = [
         ],
     ),
     ("webhooks", &["webhook_ca_file"]),
+    (
+        "registries",
+        &[
+            "registries",
+            "registry_ca_file",
+            "registry_credentials_file",
+        ],
+    ),
     (
         "network",
         &[
@@ -490,6 +498,7 @@ fn group(t: Text, name: &str) -> &'static str {
         "audit" => t.audit_title(),
         "mail" => t.setting_group_mail(),
         "webhooks" => t.webhooks_title(),
+        "registries" => t.setting_group_registries(),
         "network" => t.setting_group_network(),
         _ => t.setting_group_server(),
     }
@@ -573,6 +582,9 @@ fn name(t: Text, key: &str) -> &'static str {
         "mail_ca_file" => t.setting_name_mail_ca_file(),
         "mail_origin" => t.setting_name_mail_origin(),
         "webhook_ca_file" => t.setting_name_webhook_ca_file(),
+        "registries" => t.setting_name_registries(),
+        "registry_ca_file" => t.setting_name_registry_ca_file(),
+        "registry_credentials_file" => t.setting_name_registry_credentials_file(),
         "log_json" => t.setting_name_log_json(),
         "backup_dir" => t.setting_name_backup_dir(),
         "backup_every_hours" => t.setting_name_backup_every_hours(),
@@ -669,6 +681,9 @@ fn about(t: Text, key: &str) -> &'static str {
         "mail_ca_file" => t.setting_mail_ca_file(),
         "mail_origin" => t.setting_mail_origin(),
         "webhook_ca_file" => t.setting_webhook_ca_file(),
+        "registries" => t.setting_registries(),
+        "registry_ca_file" => t.setting_registry_ca_file(),
+        "registry_credentials_file" => t.setting_registry_credentials_file(),
         "log_json" => t.setting_log_json(),
         "backup_dir" => t.setting_backup_dir(),
         "backup_every_hours" => t.setting_backup_every_hours(),

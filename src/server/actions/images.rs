@@ -17,12 +17,15 @@ use super::{IdempotencyKey, Once, allowed, once, own_key};
 use crate::access::{Caller, Via};
 use crate::appliance::lazy_stores::{image_failure, upload_failure};
 use crate::appliance::unnamed_images::forget_unnamed_between_imports;
+use crate::appliance::unused_blobs::forget_unused_blobs;
 use crate::catalog::events::NewEvent;
 use crate::catalog::job_kinds::{IMAGE_IMPORT, ImportInput, ImportOrigin};
 use crate::catalog::jobs::OperationRow;
+use crate::catalog::request_key::RequestKey;
 use crate::catalog::{Lane, ReadTransaction};
 use crate::{Failure, Server, ServerFault};
 
+pub mod registry;
 #[cfg(test)]
 mod tests;
 pub mod uploads;
@@ -96,28 +99,9 @@ pub async fn import_once(
 ) -> Result<Once<OperationView>, Failure> {
     allowed(caller, Permission::ImagesWrite)?;
     let key = own_key(caller, key)?;
-    let known = key.clone();
-    let before = server
-        .catalog()
-        .write(Lane::Requests, "look for an answer", move |rows| {
-            let Some(key) = known else {
-                return Ok(None);
-            };
-            // Its upload is gone once an import is over, so this comes before any look at it.
-            let Some(first) = rows.answered(&key, rows.now)? else {
-                return Ok(None);
-            };
-            let id: OperationId = serde_json::from_str(&first)
-                .map_err(|error| ServerFault::new("read the first answer", error))?;
-            rows.operation(id)
-        });
-    if key.is_some()
-        && let Some(row) = before.await?
-    {
-        return Ok(Once {
-            value: show(server, row),
-            replayed: true,
-        });
+    // Its upload is gone once an import is over, so this comes before any look at it.
+    if let Some(before) = answered_before(server, key.as_ref()).await? {
+        return Ok(before);
     }
     refuse_unwell(server)?;
     let reference = reference
@@ -143,6 +127,41 @@ pub async fn import_once(
         reference,
         file,
     };
+    begin(server, caller, input, key).await
+}
+
+/// The operation that was begun by this key before, as it is now.
+async fn answered_before(
+    server: &Server,
+    key: Option<&RequestKey>,
+) -> Result<Option<Once<OperationView>>, Failure> {
+    let Some(key) = key.cloned() else {
+        return Ok(None);
+    };
+    let before = server
+        .catalog()
+        .write(Lane::Requests, "look for an answer", move |rows| {
+            let Some(first) = rows.answered(&key, rows.now)? else {
+                return Ok(None);
+            };
+            let id: OperationId = serde_json::from_str(&first)
+                .map_err(|error| ServerFault::new("read the first answer", error))?;
+            rows.operation(id)
+        })
+        .await?;
+    Ok(before.map(|row| Once {
+        value: show(server, row),
+        replayed: true,
+    }))
+}
+
+/// Writes the operation of an import and has it begin; an open one of the same source is given instead.
+async fn begin(
+    server: &Server,
+    caller: &Caller,
+    input: ImportInput,
+    key: Option<RequestKey>,
+) -> Result<Once<OperationView>, Failure> {
     let kept = serde_json::to_value(&input)
         .map_err(|error| ServerFault::new("keep what to import", error))?;
     let row = OperationRow::asked(
@@ -157,11 +176,14 @@ pub async fn import_once(
         .write(Lane::Requests, "begin an import", move |rows| {
             let begun = once(rows, key.as_ref(), || {
                 let open = rows.open_operations()?;
-                if let ImportOrigin::Upload { .. } = &input.source
-                    && let Some(same) = open
-                        .iter()
-                        .find(|other| other.input.get("source") == row.input.get("source"))
-                {
+                let is_same = |other: &&OperationRow| match &input.source {
+                    ImportOrigin::Upload { .. } => {
+                        other.input.get("source") == row.input.get("source")
+                    }
+                    ImportOrigin::Registry { .. } => other.input == row.input,
+                    ImportOrigin::Path(_) | ImportOrigin::Pushed { .. } => false,
+                };
+                if let Some(same) = open.iter().find(is_same) {
                     return Ok(same.id);
                 }
                 if open.len() >= MAX_OPEN {
@@ -213,6 +235,8 @@ async fn look_at(server: &Server, source: ImportOrigin) -> Result<String, Failur
                 let name = path.file_name().unwrap_or_default();
                 name.to_string_lossy().into_owned()
             }
+            ImportOrigin::Pushed { .. } => String::new(),
+            ImportOrigin::Registry { image, .. } => image.clone(),
         };
         server.image_store()?.can_unpack().map_err(image_failure)?;
         Ok(file)
@@ -254,7 +278,11 @@ pub async fn remove(
         .await?;
     let server = server.clone();
     let freed = tokio::task::spawn_blocking(move || {
-        forget_unnamed_between_imports(server.catalog(), &*server.image_store()?)
+        forget_unnamed_between_imports(server.catalog(), &*server.image_store()?)?;
+        match server.known_registry()? {
+            Some(registry) => forget_unused_blobs(server.catalog(), &registry),
+            None => Ok(()),
+        }
     })
     .await;
     match freed {

@@ -1,4 +1,4 @@
-//! The bytes beside the rows: the image store, the uploads, the folders and the certificates, opened once and shared,
+//! The bytes beside the rows: the image store, the uploads, the registry, the folders and the certificates, opened once and shared,
 //! because each keeps in memory what its files cannot say.
 
 use std::io;
@@ -18,6 +18,7 @@ use store::images::ImageStore;
 use store::images::failure::ImageError;
 use store::images::limits::ImportLimits;
 use store::quota::{CountingKeeper, ScopeKeeper};
+use store::registry::{RegistryLimits, RegistryStore};
 use store::uploads::{UploadError, UploadLimits, UploadStore};
 
 use crate::{Failure, ServerFault};
@@ -27,6 +28,7 @@ use crate::{Failure, ServerFault};
 pub(crate) struct LazyStores {
     images: Mutex<Option<Arc<ImageStore>>>,
     uploads: Mutex<Option<Arc<UploadStore>>>,
+    registry: Mutex<Option<Arc<RegistryStore>>>,
     folders: Mutex<Option<Arc<FolderStore>>>,
     scopes: OnceLock<Arc<dyn ScopeKeeper>>,
     certificates: Mutex<Option<Arc<Keeper>>>,
@@ -52,6 +54,29 @@ impl LazyStores {
         let uploads = UploadStore::open(&data.join("uploads"), UploadLimits::default())
             .map_err(upload_failure)?;
         Ok(Arc::clone(opened.insert(Arc::new(uploads))))
+    }
+
+    /// The blobs of the registry. Opening makes the place for them.
+    pub(crate) fn registry(&self, data: &Path) -> Result<Arc<RegistryStore>, Failure> {
+        let mut opened = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(registry) = &*opened {
+            return Ok(Arc::clone(registry));
+        }
+        let place = registry_directory(data);
+        let registry =
+            RegistryStore::open(&place, RegistryLimits::default()).map_err(upload_failure)?;
+        Ok(Arc::clone(opened.insert(Arc::new(registry))))
+    }
+
+    /// The same where something was ever kept there.
+    pub(crate) fn known_registry(
+        &self,
+        data: &Path,
+    ) -> Result<Option<Arc<RegistryStore>>, Failure> {
+        match registry_directory(data).exists() {
+            true => self.registry(data).map(Some),
+            false => Ok(None),
+        }
     }
 
     /// Has folders held to limits from now on; counts from before they are opened.
@@ -97,6 +122,11 @@ impl LazyStores {
 /// Where the images of a data directory lie.
 pub(crate) fn image_directory(data: &Path) -> PathBuf {
     data.join("images")
+}
+
+/// Where the blobs of the registry lie.
+fn registry_directory(data: &Path) -> PathBuf {
+    data.join("registry")
 }
 
 pub(crate) fn tls_failure(error: TlsError) -> Failure {

@@ -16,10 +16,10 @@ use super::value;
 use super::writer::Rows;
 use crate::Failure;
 
-const COLUMNS: &str = "id, reference, digest, size, architecture, created_at, imported_at, labels, \
+pub(super) const COLUMNS: &str = "id, reference, digest, size, architecture, created_at, imported_at, labels, \
     entrypoint, command, env, user, working_directory, stop_signal, generation, domain, owner, shared";
 
-fn from_row(row: &Row<'_>) -> rusqlite::Result<CatalogImage> {
+pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<CatalogImage> {
     Ok(CatalogImage {
         id: ImageId(value::id(row, "id")?),
         reference: row.get("reference")?,

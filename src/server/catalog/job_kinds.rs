@@ -48,4 +48,12 @@ pub(crate) enum ImportOrigin {
     Upload { id: Uuid, owner: String },
     /// A file or directory on this machine; root said so.
     Path(PathBuf),
+    /// A manifest that this user pushed, with its blobs.
+    Pushed {
+        owner: Uuid,
+        manifest: String,
+        media_type: String,
+    },
+    /// An image of another registry, as people write it; this user asked for it.
+    Registry { owner: Uuid, image: String },
 }

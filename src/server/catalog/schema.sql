@@ -458,6 +458,23 @@ CREATE TABLE image (
 
 CREATE INDEX image_by_owner on image (owner) where owner is not null;
 
+CREATE TABLE image_blob (
+    image blob not null references image (id) on delete cascade,
+    digest text not null,
+    bytes integer not null check (bytes >= 0),
+    -- Of a manifest that an index names; null for other blobs.
+    media_type text,
+    primary key (image, digest)
+) strict, without rowid;
+
+CREATE TABLE image_manifest (
+    image blob primary key references image (id) on delete cascade,
+    -- SHA-256 of the body, as sha256:….
+    digest text not null,
+    media_type text not null,
+    body blob not null
+) strict, without rowid;
+
 CREATE TABLE "installation" (
     id integer primary key check (id = 1),
     installation_id blob not null,

@@ -1,6 +1,8 @@
-//! The import of an image: reads the archive into the store, then writes its rows. A crash anywhere leaves an
-//! open row, and the next start does all of it again; layers that are there already cost only the reading.
+//! The import of an image: reads the archive, or what was pushed or pulled, into the store, then writes its rows. A
+//! crash anywhere leaves an open row, and the next start does all of it again; layers that are there already cost only
+//! the reading.
 
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,28 +13,50 @@ use rules::refusals;
 use rules::units::{Bytes, Timestamp};
 use serde_json::{Value, json};
 use store::images::archive::Archive;
+use store::images::config::own_architecture;
 use store::images::digest::Sha256Digest;
 use store::images::record::ImageRecord;
 use store::images::{ArchiveImport, ImportStage, ImportStatus, ImportedImage};
+use store::registry::RegistryStore;
+use store::registry::manifest::{self, MAX_MANIFEST_BYTES, ManifestOrIndex, NamedBlob};
 
 use super::outcome::{JobFailure, JobProgress, JobResult};
+use super::registry_pull;
 use super::runner::{JobKind, RunningJob};
 use crate::appliance::lazy_stores::{LazyStores, image_failure, upload_failure};
 use crate::appliance::unnamed_images::forget_unnamed;
+use crate::appliance::unused_blobs::forget_unused_blobs;
 use crate::catalog::events::NewEvent;
 use crate::catalog::job_kinds::{IMAGE_IMPORT, ImportInput, ImportOrigin};
 use crate::catalog::jobs::OperationRow;
+use crate::catalog::manifests::{BlobRow, ManifestRow};
 use crate::catalog::{Catalog, Rows};
-use crate::{Failure, ServerFault};
+use crate::{Failure, ServerFault, WeakServer};
 
 /// Imports that run at once. More: they unpack against each other on one disk. Fewer: there is none.
 const AT_ONCE: usize = 1;
 
-/// What an import works with. Holds no server, so that dropping the server ends it.
+/// What an import works with. Keeps no server open, so that dropping the server ends it.
 pub(crate) struct ImportJobs {
     pub(crate) catalog: Catalog,
     pub(crate) lazy_stores: Arc<LazyStores>,
     pub(crate) data: PathBuf,
+    /// For its settings.
+    pub(crate) server: WeakServer,
+}
+
+/// What came in.
+struct ImportedArchive {
+    images: Vec<ImportedImage>,
+    /// Of the only image, where it came through the registry.
+    manifest: Option<ManifestRow>,
+}
+
+/// An archive ready to be read.
+struct OpenedArchive {
+    archive: Archive,
+    name: Option<String>,
+    manifest: Option<ManifestRow>,
 }
 
 impl JobKind for ImportJobs {
@@ -97,6 +121,14 @@ impl JobKind for ImportJobs {
         if let Err(failure) = forgotten {
             tracing::warn!(error = %base::observe::chain(&failure), "images without a name stay");
         }
+        let registry = self.lazy_stores.known_registry(&self.data);
+        let swept = registry.and_then(|known| match known {
+            Some(registry) => forget_unused_blobs(&self.catalog, &registry),
+            None => Ok(()),
+        });
+        if let Err(failure) = swept {
+            tracing::warn!(error = %base::observe::chain(&failure), "unused blobs stay");
+        }
         if let Ok(ImportInput {
             source: ImportOrigin::Upload { id, owner },
             ..
@@ -119,20 +151,26 @@ impl ImportJobs {
         &self,
         job: &RunningJob<'_>,
         input: &ImportInput,
-    ) -> Result<Vec<ImportedImage>, Failure> {
+    ) -> Result<ImportedArchive, Failure> {
         let images = self.lazy_stores.images(&self.data)?;
-        let (archive, name) = self.open(input)?;
-        let imported = images
-            .import(
-                ArchiveImport {
-                    archive,
-                    name: name.as_deref(),
-                    now: self.catalog.clock().now(),
-                    cancelled: Some(job.stop()),
-                },
-                &mut |progress| job.report(shown(progress)),
-            )
-            .map_err(image_failure)?;
+        let OpenedArchive {
+            archive,
+            name,
+            manifest,
+        } = self.open(job, input)?;
+        let imported = images.import(
+            ArchiveImport {
+                archive,
+                name: name.as_deref(),
+                now: self.catalog.clock().now(),
+                cancelled: Some(job.stop()),
+            },
+            &mut |progress| job.report(shown(progress)),
+        );
+        if manifest.is_some() {
+            self.drop_layout(job);
+        }
+        let imported = imported.map_err(image_failure)?;
         if let Some(reference) = &input.reference
             && imported.len() > 1
         {
@@ -141,10 +179,13 @@ impl ImportJobs {
                 .at("/reference")
                 .into());
         }
-        Ok(imported)
+        Ok(ImportedArchive {
+            images: imported,
+            manifest,
+        })
     }
 
-    fn open(&self, input: &ImportInput) -> Result<(Archive, Option<String>), Failure> {
+    fn open(&self, job: &RunningJob<'_>, input: &ImportInput) -> Result<OpenedArchive, Failure> {
         let (archive, file_name) = match &input.source {
             ImportOrigin::Upload { id, owner } => {
                 let uploads = self.lazy_stores.uploads(&self.data)?;
@@ -157,23 +198,138 @@ impl ImportJobs {
                     .map(|name| name.to_string_lossy().into_owned())
                     .unwrap_or_default(),
             ),
+            ImportOrigin::Pushed {
+                owner: _,
+                manifest,
+                media_type,
+            } => return self.open_manifest(job, input, manifest, media_type),
+            ImportOrigin::Registry { owner, image } => {
+                let server = self.server.upgrade();
+                let settings = server.map(|server| server.settings());
+                let settings =
+                    settings.ok_or_else(|| ServerFault::new("pull an image", "the server ends"))?;
+                let registry = self.lazy_stores.registry(&self.data)?;
+                let pulled = registry_pull::pull(job, &registry, &settings, *owner, image)?;
+                let (manifest, media_type) = (pulled.digest.to_string(), pulled.media_type);
+                return self.open_manifest(job, input, &manifest, &media_type);
+            }
         };
         let name = input.reference.clone().or_else(|| stem(&file_name));
-        Ok((archive, name))
+        Ok(OpenedArchive {
+            archive,
+            name,
+            manifest: None,
+        })
+    }
+
+    /// The image of a manifest whose blobs lie in the registry.
+    fn open_manifest(
+        &self,
+        job: &RunningJob<'_>,
+        input: &ImportInput,
+        digest: &str,
+        media_type: &str,
+    ) -> Result<OpenedArchive, Failure> {
+        let gone = || Failure::from(refusals::registry_manifest_unknown());
+        let registry = self.lazy_stores.registry(&self.data)?;
+        let digest = Sha256Digest::parse(digest).ok_or_else(gone)?;
+        let body = document(&registry, &digest)?;
+        let mut blobs = Vec::new();
+        let mut ours = None;
+        match manifest::read_or_list(&body, media_type, own_architecture())? {
+            ManifestOrIndex::Manifest(pushed) => {
+                ours = Some((digest.clone(), body.len() as u64, pushed));
+            }
+            ManifestOrIndex::Index { entries, .. } => {
+                for entry in entries {
+                    let listed = document(&registry, &entry.manifest.digest)?;
+                    let pushed = manifest::read(&listed, &entry.media_type)?;
+                    blobs.push(BlobRow {
+                        media_type: Some(pushed.media_type.clone()),
+                        ..blob_row(&entry.manifest)
+                    });
+                    blobs.extend(pushed.blobs.iter().map(blob_row));
+                    if entry.is_ours && ours.is_none() {
+                        ours = Some((entry.manifest.digest, listed.len() as u64, pushed));
+                    }
+                }
+            }
+        }
+        let (image, image_bytes, pushed) = ours.ok_or_else(gone)?;
+        blobs.extend(pushed.blobs.iter().map(blob_row));
+        let named: Vec<Sha256Digest> = pushed.blobs.into_iter().map(|b| b.digest).collect();
+        let place = registry
+            .layout(job.row.id.0, &image, image_bytes, &named)
+            .map_err(upload_failure);
+        let archive = match place {
+            Ok(Some(place)) => Archive::at(&place).map_err(image_failure),
+            Ok(None) => Err(gone()),
+            Err(failure) => Err(failure),
+        };
+        let archive = match archive {
+            Ok(archive) => archive,
+            Err(failure) => {
+                self.drop_layout(job);
+                return Err(failure);
+            }
+        };
+        Ok(OpenedArchive {
+            archive,
+            name: input.reference.clone(),
+            manifest: Some(ManifestRow {
+                digest: digest.to_string(),
+                media_type: media_type.to_owned(),
+                body,
+                blobs,
+            }),
+        })
+    }
+
+    fn drop_layout(&self, job: &RunningJob<'_>) {
+        let registry = self.lazy_stores.registry(&self.data);
+        let dropped = registry
+            .and_then(|registry| registry.drop_layout(job.row.id.0).map_err(upload_failure));
+        if let Err(failure) = dropped {
+            tracing::warn!(error = %base::observe::chain(&failure), "a layout was not removed");
+        }
+    }
+}
+
+/// A manifest or an index that the registry keeps.
+fn document(registry: &RegistryStore, digest: &Sha256Digest) -> Result<Vec<u8>, Failure> {
+    let stored = registry.blob(digest).map_err(upload_failure)?;
+    let stored = stored.ok_or_else(refusals::registry_manifest_unknown)?;
+    let mut body = Vec::new();
+    stored
+        .file
+        .take(MAX_MANIFEST_BYTES as u64)
+        .read_to_end(&mut body)
+        .map_err(|error| ServerFault::new("read a manifest", error))?;
+    Ok(body)
+}
+
+fn blob_row(blob: &NamedBlob) -> BlobRow {
+    BlobRow {
+        digest: blob.digest.to_string(),
+        bytes: blob.bytes,
+        media_type: None,
     }
 }
 
 /// Writes the rows of what was imported, and gives what the operation says of them.
 fn write(
     rows: &Rows<'_>,
-    imported: &[ImportedImage],
+    imported: &ImportedArchive,
     reference: Option<&str>,
     actor: &str,
 ) -> Result<Value, Failure> {
     let mut results = Vec::new();
-    for image in imported {
+    for image in &imported.images {
         for reference in references(&image.record, reference) {
             let id = keep(rows, &image.record, &reference, actor)?;
+            if let Some(manifest) = &imported.manifest {
+                rows.put_manifest(id, manifest)?;
+            }
             results.push(json!({
                 "id": id,
                 "reference": reference,

@@ -81,7 +81,7 @@ struct RunConfig {
 }
 
 /// The name OCI gives to the machine this binary was built for.
-pub(super) fn own_architecture() -> &'static str {
+pub fn own_architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

@@ -705,6 +705,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["createUpload", "appendUpload", "getUpload", "importImage"],
         &["image import x.tar"],
     ),
+    (
+        "POST /images/pull",
+        &["pullImage"],
+        &["image pull registry.example/x:1"],
+    ),
     ("", &["abortUpload", "listUploads", "describeUploads"], &[]),
     (
         "POST /images/{id}/remove",

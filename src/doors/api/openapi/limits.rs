@@ -516,6 +516,11 @@ fn all() -> Vec<(&'static str, Value)> {
             "/CommitRequest/properties/exclude/items",
             json!({"pattern": "^/", "minLength": 2, "maxLength": MAX_EXCLUDED_LENGTH}),
         ),
+        ("/ImagePull/properties/reference", image()),
+        (
+            "/ImagePull/properties/image",
+            json!({"minLength": 3, "maxLength": 512}),
+        ),
         (
             // One archive to read from.
             "/ImportRequest",

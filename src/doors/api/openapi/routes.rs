@@ -598,6 +598,19 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/images/pull",
+        operation: "pullImage",
+        tag: "images",
+        summary: "Pull an image of another registry",
+        needs: IMAGES_WRITE,
+        body: Some("ImagePull"),
+        status: 202,
+        answer: SuccessReply::Schema("Operation"),
+        refusals: &[400, 409, 422, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/images/{id}",
         operation: "getImage",
         tag: "images",

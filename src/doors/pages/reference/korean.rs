@@ -343,6 +343,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("listImages", "이미지 목록"),
     ("importImage", "업로드한 아카이브를 가져옵니다"),
+    ("pullImage", "다른 레지스트리의 이미지를 가져옵니다"),
     ("getImage", "ID나 이름으로 이미지 하나를 보여 줍니다"),
     (
         "removeImage",

@@ -2057,6 +2057,9 @@ fn images(t: Text) -> ImagesPage {
         only_host: false,
         import_name: String::new(),
         import_upload: None,
+        registries: vec!["registry.lab".into()],
+        pull_image: String::new(),
+        pull_reference: String::new(),
         jobs: vec![
             ImportRow {
                 id: "1".into(),
@@ -2114,6 +2117,7 @@ fn image(t: Text) -> ImageDetailPage {
             state: t.state_running().into(),
         }],
         labels: vec![("org.opencontainers.image.version".into(), "2.9".into())],
+        pull: Some("docker pull box.lab/pytorch:2.9".into()),
     }
 }
 

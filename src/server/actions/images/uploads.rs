@@ -113,7 +113,7 @@ pub async fn abort(server: &Server, caller: &Caller, id: UploadId) -> Result<(),
     .await
 }
 
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     server: &Server,
     work: impl FnOnce(&Server) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
