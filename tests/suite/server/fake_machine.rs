@@ -126,6 +126,7 @@ impl FakeMachine {
             problems: Vec::new(),
             device_uses: Vec::new(),
             partition_failures: Vec::new(),
+            egress: Vec::new(),
             incidents: Vec::new(),
         }
     }

@@ -1,0 +1,106 @@
+//! Keeps the relay serving what the assignment gives a network, and takes what it counted for the report. Opens no connection;
+//! without a relay, sessions run on without their network until one answers again.
+
+use std::collections::BTreeSet;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+
+use rules::egress::{EgressReport, SessionEgress};
+use rules::names::ContainerName;
+
+use crate::relay::{Relay, RelaySight};
+use crate::runtime::{Runtime, RuntimeName};
+
+/// A container that is to have a network.
+pub(crate) struct WantedEgress {
+    pub(crate) container: ContainerName,
+    pub(crate) name: RuntimeName,
+    pub(crate) egress: SessionEgress,
+    /// Its command runs.
+    pub(crate) runs: bool,
+}
+
+/// This machine's relay, and what it counted last.
+pub(crate) struct EgressWatch {
+    relay: Relay,
+    reports: Vec<EgressReport>,
+    /// Once a relay was looked at: one of an earlier server may still serve what is over.
+    looked: bool,
+}
+
+impl EgressWatch {
+    /// The relay below `run`, started as `BINARY relay` where a session needs it.
+    pub(crate) fn of(run: PathBuf, binary: PathBuf) -> Self {
+        Self {
+            relay: Relay::of(run, binary),
+            reports: Vec::new(),
+            looked: false,
+        }
+    }
+
+    /// Starts a relay where none answers.
+    pub(crate) fn ready(&self) -> std::io::Result<()> {
+        self.relay.ready()
+    }
+
+    /// What was counted when it was looked at last.
+    pub(crate) fn reports(&self) -> Vec<EgressReport> {
+        self.reports.clone()
+    }
+
+    /// Has the relay serve each wanted container that runs, has it close what is wanted no more, and takes its counts. Costs
+    /// one question, and one more for each container that it did not serve.
+    pub(crate) fn look(&mut self, runtime: &Runtime, wanted: &[WantedEgress]) {
+        if wanted.is_empty() && self.looked && self.reports.is_empty() {
+            return;
+        }
+        self.looked = true;
+        if wanted.iter().any(|one| one.runs)
+            && let Err(error) = self.relay.ready()
+        {
+            tracing::warn!(%error, "the relay does not serve");
+        }
+        let sights = self.relay.look().unwrap_or_default();
+        let known: BTreeSet<&str> = wanted.iter().map(|one| one.name.as_str()).collect();
+        for sight in sights
+            .iter()
+            .filter(|one| !known.contains(one.name.as_str()))
+        {
+            if let Err(error) = self.relay.close(sight.name.clone()) {
+                tracing::warn!(container = sight.name, %error, "its connections stay open");
+            }
+        }
+        for one in wanted.iter().filter(|one| one.runs) {
+            let serves = |sight: &RelaySight| sight.name == one.name.as_str() && sight.lives;
+            if !sights.iter().any(serves) {
+                self.serve(runtime, one);
+            }
+        }
+        let reports = wanted.iter().filter_map(|one| {
+            let sight = sights
+                .iter()
+                .find(|sight| sight.name == one.name.as_str())?;
+            Some(EgressReport {
+                container: one.container,
+                rows: sight.rows.clone(),
+            })
+        });
+        self.reports = reports.collect();
+    }
+
+    fn serve(&self, runtime: &Runtime, wanted: &WantedEgress) {
+        let [namespace, process] = match runtime.relay_descriptors(&wanted.name) {
+            Ok(descriptors) => descriptors,
+            // It has just ended; the next look says so.
+            Err(error) => {
+                tracing::debug!(container = %wanted.name, %error, "it needs no network any more");
+                return;
+            }
+        };
+        let (name, egress) = (wanted.name.to_string(), wanted.egress.clone());
+        let descriptors = [namespace.as_fd(), process.as_fd()];
+        if let Err(error) = self.relay.open(name, egress, &descriptors) {
+            tracing::warn!(container = %wanted.name, %error, "it has no network until this is mended");
+        }
+    }
+}
