@@ -29,6 +29,7 @@ fn new(name: &str, limits: LimitsBody) -> NewPolicyBody {
     NewPolicyBody {
         name: name.to_owned(),
         limits,
+        egress: Default::default(),
     }
 }
 
@@ -168,6 +169,7 @@ async fn a_change_names_its_version_and_a_user_changes_none() {
     let patch = || PolicyPatchBody {
         name: None,
         limits: Some(Object(limits)),
+        egress: None,
     };
     let stale = change(&server, &boss, "default", patch(), Some(9)).await;
     assert_eq!(code(stale), "policy.stale");
