@@ -79,6 +79,7 @@ fn serve(run: &Path) -> io::Result<()> {
     }
     let is_managed = base::service::has_manager();
     let socket = run.join(SOCKET);
+    let left = socket.clone();
     runtime.block_on(async move {
         let mut busy = Instant::now();
         loop {
@@ -92,6 +93,8 @@ fn serve(run: &Path) -> io::Result<()> {
             }
         }
     });
+    // The lock is still held: no other relay has put its own there.
+    let _ = std::fs::remove_file(left);
     Ok(())
 }
 
@@ -154,8 +157,12 @@ impl Relay {
 
     /// Whether a relay answers at the sockets below `run`; for `doctor`.
     pub(crate) fn answers(run: &Path) -> bool {
-        let told = RelayConnection::open(run).and_then(|relay| relay.ask(&RelayRequest::Look, &[]));
-        told.is_ok()
+        counted(run).is_ok()
+    }
+
+    /// Whether a relay served below `run` and did not leave by itself.
+    pub(crate) fn has_socket(run: &Path) -> bool {
+        run.join(SOCKET).exists()
     }
 
     /// Starts a relay where none answers. Costs one connection where one does, and some milliseconds where none does.
@@ -202,8 +209,7 @@ impl Relay {
 
     /// What it serves, and counted, by the names of containers. Errors: no relay answers.
     pub(crate) fn look(&self) -> io::Result<Vec<RelaySight>> {
-        let relay = RelayConnection::open(&self.run)?;
-        Ok(relay.ask(&RelayRequest::Look, &[])?.sessions)
+        counted(&self.run)
     }
 
     /// Closes the connections of a container, and forgets what was counted.
@@ -215,11 +221,18 @@ impl Relay {
 
 /// What a relay knows of one container.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
-pub(crate) struct RelaySight {
-    pub(crate) name: String,
+pub struct RelaySight {
+    pub name: String,
     /// False once its first process has ended.
-    pub(crate) lives: bool,
-    pub(crate) rows: Vec<EgressRow>,
+    pub lives: bool,
+    /// What it connected to, and what was refused, the latest first.
+    pub rows: Vec<EgressRow>,
+}
+
+/// What the relay below `run` serves, and counted. Errors: no relay answers.
+pub fn counted(run: &Path) -> io::Result<Vec<RelaySight>> {
+    let relay = RelayConnection::open(run)?;
+    Ok(relay.ask(&RelayRequest::Look, &[])?.sessions)
 }
 
 #[cfg(test)]
