@@ -107,6 +107,7 @@ const MANUAL: [ManualChapter; 44] = [
     chapter!("saml", Administer),
     chapter!("sign-in-links", Administer),
     chapter!("limits", Administer),
+    chapter!("networks", Administer),
     chapter!("storage", Administer),
     chapter!("idle", Administer),
     chapter!("courses", Administer),
