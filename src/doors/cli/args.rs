@@ -682,6 +682,8 @@ pub enum SessionCommand {
     Rm(Removal),
     /// Show what happened to a session, with times
     Events(Named),
+    /// Show what a session connects to outside, and what was refused
+    Connections(Named),
     /// Explain why a session waits, where it was placed, or why it ended
     Why(Named),
     /// Print what a session wrote
