@@ -2,14 +2,20 @@
 //! without a relay, sessions run on without their network until one answers again.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use rules::egress::{EgressReport, SessionEgress};
 use rules::names::ContainerName;
 
 use crate::relay::{Relay, RelaySight};
 use crate::runtime::{Runtime, RuntimeName};
+
+/// How long it waits after a relay did not start. Longer: sessions are without their network for longer. Shorter: one that
+/// cannot start holds up every round.
+const AGAIN: Duration = Duration::from_secs(30);
 
 /// A container that is to have a network.
 pub(crate) struct WantedEgress {
@@ -26,6 +32,8 @@ pub(crate) struct EgressWatch {
     reports: Vec<EgressReport>,
     /// Once a relay was looked at: one of an earlier server may still serve what is over.
     looked: bool,
+    /// When none could be started.
+    failed_at: Option<Instant>,
 }
 
 impl EgressWatch {
@@ -35,12 +43,19 @@ impl EgressWatch {
             relay: Relay::of(run, binary),
             reports: Vec::new(),
             looked: false,
+            failed_at: None,
         }
     }
 
-    /// Starts a relay where none answers.
-    pub(crate) fn ready(&self) -> std::io::Result<()> {
-        self.relay.ready()
+    /// Starts a relay where none answers. After a failure it is not tried for a while: each try takes seconds, and other
+    /// sessions wait for it.
+    pub(crate) fn ready(&mut self) -> io::Result<()> {
+        if self.failed_at.is_some_and(|at| at.elapsed() < AGAIN) {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        let ready = self.relay.ready();
+        self.failed_at = ready.is_err().then(Instant::now);
+        ready
     }
 
     /// What was counted when it was looked at last.
@@ -56,7 +71,7 @@ impl EgressWatch {
         }
         self.looked = true;
         if wanted.iter().any(|one| one.runs)
-            && let Err(error) = self.relay.ready()
+            && let Err(error) = self.ready()
         {
             tracing::warn!(%error, "the relay does not serve");
         }

@@ -1,5 +1,5 @@
-//! What a relay counts of one container: a row for each host and how it came out, of many the latest. Bounded whatever a
-//! session does.
+//! What a relay counts of one container: a row for each host and how it came out, of many the latest. Bounded for
+//! every session.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -185,7 +185,7 @@ fn a_listed_name_opens_no_address_that_is_not_listed() {
         ("fd00:ec2::254", false),
         ("0.0.0.0", false),
         ("224.0.0.1", false),
-        // Of this machine, whatever kind they are; a network that holds one does not list it.
+        // Of this machine, of every kind; a network that holds one does not list it.
         ("9.9.9.9", true),
         ("10.1.2.3", true),
     ] {
@@ -229,7 +229,7 @@ fn a_list_gives_each_name_an_address_and_a_proxy_its_variables() {
         list.hosts(),
         "127.80.0.1\twarehouse.plant\n127.80.0.2\tdb\n127.80.0.3\tip-127-0-0-1\n"
     );
-    assert_eq!(list.variables(), []);
+    assert!(list.variables().is_empty());
     let proxy = egress(NetworkMode::Proxy, &["*.example:443"]);
     assert_eq!((proxy.points(), proxy.hosts()), (vec![], String::new()));
     let variables = proxy.variables();

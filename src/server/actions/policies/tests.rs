@@ -224,7 +224,7 @@ async fn a_policy_says_which_networks_a_launch_may_choose() {
     assert_eq!(code(launch(Some("open")).await), "egress.network-unknown");
     for (networks, targets, refused) in [
         (&["open"][..], &[][..], "egress.network-unknown"),
-        (&["list"], &["x"], "egress.target-invalid"),
+        (&["list"][..], &["x"][..], "egress.target-invalid"),
     ] {
         let made = create(&server, &boss, body(networks, targets)).await;
         assert_eq!(code(made), refused);
@@ -252,5 +252,5 @@ async fn a_policy_says_which_networks_a_launch_may_choose() {
     let kept = sessions::get(&server, &mina, &usual.id.to_string()).await;
     assert_eq!(kept.unwrap().network, NetworkMode::List);
     let shown = sessions::connections(&server, &mina, &usual.id.to_string()).await;
-    assert_eq!(shown.unwrap(), []);
+    assert!(shown.unwrap().is_empty());
 }
