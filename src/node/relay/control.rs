@@ -62,7 +62,11 @@ pub(crate) struct RelayConnection {
 impl RelayConnection {
     /// Connects. Errors: no relay serves below `run`.
     pub(crate) fn open(run: &Path) -> io::Result<Self> {
-        let held = File::open(run)?;
+        Self::below(&File::open(run)?)
+    }
+
+    /// The same below an open directory, also where its path leads there no more.
+    pub(crate) fn below(held: &File) -> io::Result<Self> {
         // The path may be longer than a socket address allows.
         let path = format!("/proc/self/fd/{}/{SOCKET}", held.as_raw_fd());
         let socket = UnixStream::connect(path)?;

@@ -310,11 +310,11 @@ impl Shim {
         Ok(shim)
     }
 
-    /// The relay of this installation; None where none answers.
-    fn relay(&self) -> Option<RelayConnection> {
+    /// Where the relay of this installation has its socket.
+    fn run_directory(&self) -> Option<File> {
         // `RUN/c/NAME`
         let run = self.directory.parent()?.parent()?;
-        RelayConnection::open(run).ok()
+        File::open(run).ok()
     }
 
     fn write_run_record(&self) -> io::Result<()> {
@@ -331,8 +331,8 @@ impl Shim {
     fn begin(&mut self) -> Result<(), ShimError> {
         let mut order = self.launch.order.clone();
         order.hostname = spec::plain_hostname(&order.hostname);
-        // Connected to while its socket is still in sight.
-        let relay = order.egress.as_ref().and_then(|_| self.relay());
+        // Opened while its path is still in sight.
+        let relay = order.egress.as_ref().and_then(|_| self.run_directory());
         let ids = UserNamespace::make(order.ids)?;
         let mut ours = vec![
             self.directory.as_path(),
@@ -410,7 +410,7 @@ impl Shim {
         network::raise_loopback(created.pid)?;
         if let (Some(egress), Some(relay)) = (order.egress.clone(), relay) {
             // Before the command runs: its first connection finds a listener. Where that fails, the node asks again.
-            let opened = hand_over(relay, &order, egress, &identity);
+            let opened = hand_over(&relay, &order, egress, &identity);
             if let Err(error) = opened {
                 tracing::warn!("the session's network is not open yet: {error}");
             }
@@ -1554,7 +1554,7 @@ fn skipped(bytes: u64) -> Vec<u8> {
 
 /// Lets the relay serve the container until its first process ends.
 fn hand_over(
-    relay: RelayConnection,
+    run: &File,
     order: &ContainerSpec,
     egress: SessionEgress,
     first: &ProcessIdentity,
@@ -1563,7 +1563,7 @@ fn hand_over(
     let process = first.open()?.ok_or(io::ErrorKind::NotFound)?;
     let name = order.name.to_string();
     let request = RelayRequest::Open { name, egress };
-    relay
+    RelayConnection::below(run)?
         .ask(&request, &[namespace.as_fd(), process.as_fd()])
         .map(drop)
 }
