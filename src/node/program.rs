@@ -1,7 +1,9 @@
 //! Other programs of the machine, run for their output: systemd's and this one's own. Never takes a
 //! word of a command from a session.
 
-use std::process::{Command, Stdio};
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -42,6 +44,20 @@ pub fn run_ending(words: &[&str], well: &[i32]) -> Result<String, String> {
         "{program} says: {}",
         said.lines().next().unwrap_or_default()
     ))
+}
+
+/// Starts this one's own file, or another, in a role that outlives this process; it hears and says nothing here. The handle is
+/// for taking its end alone.
+pub(crate) fn outliving(binary: &Path, role: &str, argument: &Path) -> io::Result<Child> {
+    Command::new(binary)
+        .arg(role)
+        .arg(argument)
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
 }
 
 /// The newest lines of the box's log.

@@ -20,7 +20,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, ExitCode};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +28,8 @@ use rules::egress::{EgressRow, SessionEgress};
 
 pub(crate) use control::{RelayConnection, RelayRequest};
 use session::Sessions;
+
+use crate::program;
 
 /// The relay's socket, below the directory that ends with the machine.
 const SOCKET: &str = "relay.sock";
@@ -175,16 +177,7 @@ impl Relay {
         if let Some(before) = child.as_mut() {
             before.try_wait()?;
         }
-        let started = Command::new(&self.binary)
-            .arg("relay")
-            .arg(&self.run)
-            .env_clear()
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        *child = Some(started);
+        *child = Some(program::outliving(&self.binary, "relay", &self.run)?);
         let until = Instant::now() + STARTING;
         while RelayConnection::open(&self.run).is_err() {
             if Instant::now() >= until {

@@ -4,8 +4,8 @@
 //! A name is judged before it is resolved, and each address after it: what a name server answers opens no address that the
 //! policy does not list.
 
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 
 use serde::{Deserialize, Serialize};
 
