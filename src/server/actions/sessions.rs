@@ -39,7 +39,7 @@ pub use change::{
     set_priority, set_time_limit, stop,
 };
 pub(crate) use launch::{LaunchForMembers, effective_limits, limits_of_user, project_of_launch};
-pub use launch::{Launched, duplicate, launch, preview};
+pub use launch::{Launched, duplicate, has_networks, launch, preview};
 pub use overview::{
     HeldSlice, MenuCounts, NodeOverview, Overview, OwnUsage, StateCounts, menu_counts, overview,
     samples,

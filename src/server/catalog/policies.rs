@@ -167,6 +167,14 @@ impl ReadTransaction<'_> {
         Ok(narrowest.map(|(_, policy)| policy))
     }
 
+    /// Whether any policy says something of networks. Costs a visit of each policy.
+    pub(crate) fn has_egress_policies(&self) -> Result<bool, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select exists (select 1 from policy where egress is not null)")?
+            .query_row([], |row| row.get(0))?)
+    }
+
     fn has_policies_below_site(&self) -> Result<bool, Failure> {
         Ok(self
             .connection

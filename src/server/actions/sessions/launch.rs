@@ -171,6 +171,17 @@ fn network_of(request: &LaunchRequest) -> Result<Option<NetworkMode>, Refusal> {
         .ok_or_else(|| refusals::egress_network_unknown().at("/network"))
 }
 
+/// Whether there is a network to choose: a policy of the site names some. Which of them a launch may choose, its own policies
+/// say.
+pub fn has_networks(server: &Server, caller: &Caller) -> Result<bool, Failure> {
+    if allowed(caller, Permission::SessionsWrite).is_err() {
+        return Ok(false);
+    }
+    server
+        .catalog()
+        .read_now("look for networks", |view| view.has_egress_policies())
+}
+
 /// Refuses folders where the session is another user's: they would be the files of one and the commands of the other.
 ///
 /// Errors: `mount.others`.
