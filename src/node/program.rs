@@ -9,7 +9,11 @@ use rules::refusal::Refusal;
 use rules::refusals;
 
 /// The units of an installed box.
-pub const UNITS: [&str; 2] = ["fardel.service", "fardel-sessions.service"];
+pub const UNITS: [&str; 3] = [
+    "fardel.service",
+    "fardel-sessions.service",
+    "fardel-relay.service",
+];
 
 /// Runs a command to its end; what it printed where it went well, else a sentence with the first line
 /// of what it complained about.
@@ -74,6 +78,8 @@ pub fn journal(lines: &str) -> Result<String, Refusal> {
         UNITS[0],
         "--unit",
         UNITS[1],
+        "--unit",
+        UNITS[2],
     ])
     .map_err(refusals::log_no_journal)
 }
