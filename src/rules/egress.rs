@@ -90,11 +90,13 @@ impl EgressTarget {
             refusals::egress_target_invalid(&shown)
         };
         let (host, port) = text.trim().rsplit_once(':').ok_or_else(invalid)?;
+        // `parse` takes a sign, too.
+        let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
         let port: u16 = port.parse().map_err(|_| invalid())?;
         let host = host_of(&host.to_ascii_lowercase()).ok_or_else(invalid)?;
-        match port {
-            0 => Err(invalid()),
-            port => Ok(Self { host, port }),
+        match is_number && port > 0 {
+            true => Ok(Self { host, port }),
+            false => Err(invalid()),
         }
     }
 
@@ -319,6 +321,8 @@ fn kind_of_four(four: Ipv4Addr) -> AddressKind {
         (0 | 224..=255, ..) => AddressKind::Never,
         (127, ..) => AddressKind::Loopback,
         (169, 254, _) => AddressKind::LinkLocal,
+        // One cloud answers questions about the machine at a public address.
+        _ if four == Ipv4Addr::new(168, 63, 129, 16) => AddressKind::LinkLocal,
         (10, ..) | (172, 16..=31, _) | (192, 168, _) | (100, 64..=127, _) => AddressKind::Private,
         // Protocols, documentation, benchmarks.
         (192, 0, 0 | 2) | (198, 18..=19, _) | (198, 51, 100) | (203, 0, 113) => {
@@ -328,19 +332,30 @@ fn kind_of_four(four: Ipv4Addr) -> AddressKind {
     }
 }
 
-fn kind_of_six(six: Ipv6Addr) -> AddressKind {
-    let parts = six.segments();
-    let inside = |high: u16, low: u16| {
-        let [a, b] = high.to_be_bytes();
-        let [c, d] = low.to_be_bytes();
-        kind_of_four(Ipv4Addr::new(a, b, c, d))
+/// The IPv4 address that an IPv6 one leads to; None for all others.
+pub fn translated(address: IpAddr) -> Option<Ipv4Addr> {
+    let IpAddr::V6(six) = address else {
+        return None;
     };
-    match parts {
+    let (high, low) = match six.segments() {
+        // This one, and none.
+        [0, 0, 0, 0, 0, 0, 0, 0 | 1] => return None,
+        // Once meant for IPv4, and by translators (RFC 6052, RFC 3056).
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x2002, high, low, ..] => (high, low),
+        _ => return None,
+    };
+    Some(Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low)))
+}
+
+fn kind_of_six(six: Ipv6Addr) -> AddressKind {
+    if let Some(four) = translated(six.into()) {
+        return kind_of_four(four);
+    }
+    match six.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0] => AddressKind::Never,
         [0, 0, 0, 0, 0, 0, 0, 1] => AddressKind::Loopback,
-        // Once meant for IPv4, and by translators (RFC 6052, RFC 3056).
-        [0, 0, 0, 0, 0, 0, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => inside(high, low),
-        [0x2002, high, low, ..] => inside(high, low),
         // Translators of a site, and tunnels that carry what they like.
         [0x64, 0xff9b, ..] | [0x2001, 0, ..] => AddressKind::Private,
         [0xfe80..=0xfebf, ..] => AddressKind::LinkLocal,
@@ -554,7 +569,7 @@ pub struct EgressRow {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EgressReport {
     pub container: ContainerName,
-    /// At most `MAX_ROWS`, the latest.
+    /// At most `MAX_ROWS`, the latest first.
     pub rows: Vec<EgressRow>,
 }
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rules::egress::{EgressOutcome, EgressTarget, SessionEgress, TargetHost};
+use rules::egress::{EgressOutcome, EgressTarget, SessionEgress, TargetHost, translated};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -62,9 +62,14 @@ async fn resolve(name: &str) -> Option<Vec<IpAddr>> {
     Some(found.iter().map(IpAddr::to_canonical).collect())
 }
 
-/// Whether the machine itself has the address: then, and only then, a socket can stand at it. Sends nothing. An address that
-/// cannot be looked at counts as its own.
+/// Whether the machine itself has the address, or the one that a translator would make of it.
 pub(super) fn is_own(address: IpAddr) -> bool {
+    stands_at(address) || translated(address).is_some_and(|four| stands_at(four.into()))
+}
+
+/// Whether a socket can stand at the address: then, and only then, the machine has it. Sends nothing. An address that cannot be
+/// looked at counts as its own.
+fn stands_at(address: IpAddr) -> bool {
     match UdpSocket::bind((address, 0)) {
         Err(error) => error.kind() != io::ErrorKind::AddrNotAvailable,
         Ok(_) if binds_foreign(address) => has_interface(address),

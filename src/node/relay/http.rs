@@ -169,7 +169,11 @@ fn authority(text: &str, usual: Option<u16>) -> Option<(String, u16)> {
     let (host, port) = match text.rsplit_once(':') {
         // The last part of an IPv6 address without a port.
         Some((_, end)) if end.ends_with(']') => (text, usual?),
-        Some((host, port)) => (host, port.parse().ok()?),
+        // A sign, which `parse` takes, is not taken.
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            (host, port.parse().ok()?)
+        }
+        Some(_) => return None,
         None => (text, usual?),
     };
     let is_legal = !host.is_empty() && !host.contains('@') && port > 0;
@@ -217,6 +221,7 @@ mod tests {
         for head in [
             &b"CONNECT index.example HTTP/1.1\r\n\r\n"[..],
             b"CONNECT index.example:0 HTTP/1.1\r\n\r\n",
+            b"CONNECT index.example:+443 HTTP/1.1\r\n\r\n",
             b"CONNECT index.example:443 HTTP/1.1 x\r\n\r\n",
             b"CONNECT user@index.example:443 HTTP/1.1\r\n\r\n",
             b"CONNECT index.example:443 HTTP/2\r\n\r\n",

@@ -18,7 +18,7 @@ fn egress(targets: &[&str]) -> SessionEgress {
 
 #[test]
 fn the_machine_knows_its_own_addresses() {
-    for text in ["127.0.0.1", "127.9.9.9"] {
+    for text in ["127.0.0.1", "127.9.9.9", "64:ff9b::127.0.0.1"] {
         let address: IpAddr = text.parse().expect(text);
         assert!(carry::is_own(address), "{text}");
     }

@@ -47,6 +47,7 @@ fn what_is_no_target_is_refused_by_its_code() {
         "warehouse.plant:0",
         "warehouse.plant:65536",
         "warehouse.plant:x",
+        "warehouse.plant:+80",
         ":80",
         "-a.plant:80",
         "a..plant:80",
@@ -138,6 +139,8 @@ fn addresses_are_what_they_are_in_every_spelling() {
         ("169.254.169.254", LinkLocal),
         ("::ffff:169.254.169.254", LinkLocal),
         ("fe80::1", LinkLocal),
+        ("168.63.129.16", LinkLocal),
+        ("64:ff9b::168.63.129.16", LinkLocal),
         ("0.0.0.0", Never),
         ("0.1.2.3", Never),
         ("::", Never),
@@ -149,6 +152,20 @@ fn addresses_are_what_they_are_in_every_spelling() {
         ("4000::1", Never),
     ] {
         assert_eq!(kind_of(address(text)), kind, "{text}");
+    }
+}
+
+#[test]
+fn an_address_that_is_translated_leads_to_another() {
+    for text in ["64:ff9b::9.9.9.9", "::ffff:9.9.9.9", "2002:909:909::1"] {
+        assert_eq!(
+            translated(address(text)),
+            Some(Ipv4Addr::new(9, 9, 9, 9)),
+            "{text}"
+        );
+    }
+    for text in ["9.9.9.9", "::", "::1", "2620:fe::fe", "64:ff9b:1::909:909"] {
+        assert_eq!(translated(address(text)), None, "{text}");
     }
 }
 
