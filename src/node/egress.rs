@@ -30,7 +30,7 @@ pub(crate) struct WantedEgress {
 pub(crate) struct EgressWatch {
     relay: Relay,
     reports: Vec<EgressReport>,
-    /// Once a relay was looked at: one of an earlier server may still serve what is over.
+    /// Once a relay was looked at since a container began: it may still serve, and have counted, what is over.
     looked: bool,
     /// When none could be started.
     failed_at: Option<Instant>,
@@ -50,6 +50,8 @@ impl EgressWatch {
     /// Starts a relay where none answers. After a failure it is not tried for a while: each try takes seconds, and other
     /// sessions wait for it.
     pub(crate) fn ready(&mut self) -> io::Result<()> {
+        // A container may begin and end between two looks.
+        self.looked = false;
         if self.failed_at.is_some_and(|at| at.elapsed() < AGAIN) {
             return Err(io::ErrorKind::NotConnected.into());
         }
@@ -69,18 +71,30 @@ impl EgressWatch {
         if wanted.is_empty() && self.looked && self.reports.is_empty() {
             return;
         }
-        self.looked = true;
         if wanted.iter().any(|one| one.runs)
             && let Err(error) = self.ready()
         {
             tracing::warn!(%error, "the relay does not serve");
         }
-        let sights = self.relay.look().unwrap_or_default();
+        self.looked = true;
+        // Where none answers there is nothing to ask for: each container would wait as long.
+        let Ok(sights) = self.relay.look() else {
+            self.reports.clear();
+            return;
+        };
         let known: BTreeSet<&str> = wanted.iter().map(|one| one.name.as_str()).collect();
+        let mut over = Vec::new();
         for sight in sights
             .iter()
             .filter(|one| !known.contains(one.name.as_str()))
         {
+            // Reported once more: what it did at its very end was not counted yet.
+            if let Ok(container) = ContainerName::try_from(sight.name.clone()) {
+                over.push(EgressReport {
+                    container,
+                    rows: sight.rows.clone(),
+                });
+            }
             if let Err(error) = self.relay.close(sight.name.clone()) {
                 tracing::warn!(container = sight.name, %error, "its connections stay open");
             }
@@ -100,7 +114,7 @@ impl EgressWatch {
                 rows: sight.rows.clone(),
             })
         });
-        self.reports = reports.collect();
+        self.reports = reports.chain(over).collect();
     }
 
     fn serve(&self, runtime: &Runtime, wanted: &WantedEgress) {

@@ -1,5 +1,5 @@
-//! What a relay counts of one container: a row for each host and how it came out, of many the latest. Bounded for
-//! every session.
+//! What a relay counts of one container: a row for each host and how it came out. Of many rows the latest stay, and those of
+//! opened connections longest. Bounded for every session.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,7 +43,11 @@ impl Counts {
             Some(row) => row,
             None => {
                 let oldest = rows.iter().enumerate();
-                let oldest = oldest.min_by_key(|(_, row)| row.last_at.load(Ordering::Relaxed));
+                // What was refused goes first: refused tries hide no connection that was opened.
+                let oldest = oldest.min_by_key(|(_, row)| {
+                    let is_opened = row.outcome == EgressOutcome::Opened;
+                    (is_opened, row.last_at.load(Ordering::Relaxed))
+                });
                 let oldest = oldest.map(|(place, _)| place);
                 if let (true, Some(place)) = (rows.len() >= MAX_ROWS, oldest) {
                     rows.remove(place);
@@ -112,6 +116,18 @@ mod tests {
         let rows = counts.rows();
         assert_eq!(rows.len(), MAX_ROWS);
         assert_eq!(rows[0].host, "h99.example");
+        let stayed: Vec<EgressOutcome> = rows
+            .iter()
+            .filter(|row| row.host == "db")
+            .map(|row| row.outcome)
+            .collect();
+        assert_eq!(stayed, [EgressOutcome::Opened], "what was refused went");
+        for number in 0..100 {
+            let host = format!("o{number}.example");
+            counts.count(&host, 443, EgressOutcome::Opened, at(200 + number));
+        }
+        let rows = counts.rows();
+        assert_eq!(rows.len(), MAX_ROWS);
         assert!(
             rows.iter().all(|row| row.host != "db"),
             "the oldest went first"

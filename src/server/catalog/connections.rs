@@ -19,6 +19,9 @@ use crate::Failure;
 /// hosts.
 const MAX_CONNECTIONS: u64 = 64;
 
+/// Of these, rows of what was refused. Higher: refused tries leave less room for hosts that were reached.
+const MAX_REFUSED: u64 = 32;
+
 /// One row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConnectionRow {
@@ -70,7 +73,8 @@ impl ReadTransaction<'_> {
 }
 
 impl Rows<'_> {
-    /// Writes what a machine counted of one container, and an event for each host that is new. A session that is gone has none.
+    /// Writes what a machine counted of one container, and an event for each host that is new. A session that is gone has none;
+    /// where there is no room, rows of its earlier starts make some.
     pub(crate) fn put_connections(&self, report: &EgressReport) -> Result<(), Failure> {
         let session = report.container.session;
         let scope = self
@@ -87,17 +91,26 @@ impl Rows<'_> {
         let Some(scope) = scope else {
             return Ok(());
         };
-        let mut count: u64 = self
-            .connection
-            .prepare_cached("select count(*) as count from session_connection where session = ?1")?
-            .query_row([session.0.as_bytes()], |row| value::unsigned(row, "count"))?;
+        let (mut count, mut refused) = self.count_connections(session)?;
         // The oldest first: they are in the order of the journal.
         for row in report.rows.iter().rev() {
-            if self.update_connection(report, row)? || count >= MAX_CONNECTIONS {
+            if self.update_connection(report, row)? {
+                continue;
+            }
+            let is_refused = row.outcome != EgressOutcome::Opened;
+            let is_full = |count: u64, refused: u64| {
+                count >= MAX_CONNECTIONS || (is_refused && refused >= MAX_REFUSED)
+            };
+            if is_full(count, refused) {
+                self.forget_connections_before(report)?;
+                (count, refused) = self.count_connections(session)?;
+            }
+            if is_full(count, refused) {
                 continue;
             }
             self.insert_connection(report, row)?;
             count += 1;
+            refused += u64::from(is_refused);
             let code = match row.outcome {
                 EgressOutcome::Opened => "session.connected",
                 _ => "session.connection-refused",
@@ -116,6 +129,38 @@ impl Rows<'_> {
                 after: &after,
             })?;
         }
+        Ok(())
+    }
+
+    /// How many rows a session has, and how many of them are of what was refused.
+    fn count_connections(&self, session: SessionId) -> Result<(u64, u64), Failure> {
+        let counted = self
+            .connection
+            .prepare_cached(
+                "select count(*) as count, count(*) filter (where outcome <> ?2) as refused
+                 from session_connection
+                 where session = ?1",
+            )?
+            .query_row(
+                (session.0.as_bytes(), EgressOutcome::Opened.word()),
+                |row| {
+                    let count = value::unsigned(row, "count")?;
+                    Ok((count, value::unsigned(row, "refused")?))
+                },
+            )?;
+        Ok(counted)
+    }
+
+    /// Removes rows of the starts before this one.
+    fn forget_connections_before(&self, report: &EgressReport) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "delete from session_connection where session = ?1 and incarnation < ?2",
+            )?
+            .execute((
+                report.container.session.0.as_bytes(),
+                report.container.incarnation,
+            ))?;
         Ok(())
     }
 

@@ -5,7 +5,7 @@ alter table policy add column egress text check (egress is null or json_valid(eg
 alter table session add column egress text;
 
 -- Connections of a session's containers to the outside: one row for each host and how it came out, counted since the
--- container began. At most 64 of each session; what comes after them is not kept.
+-- container began. At most 64 of each session, 32 of them refused; rows of earlier starts make room.
 create table session_connection (
     session blob not null references session (id) on delete cascade,
     incarnation integer not null,

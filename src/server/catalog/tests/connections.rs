@@ -48,11 +48,36 @@ fn so_many_hosts_of_a_session_are_written() {
         told(rows.collect());
     }
     let kept = told(vec![row("db", EgressOutcome::Opened, 6)]);
-    assert_eq!(kept.len(), 64);
+    assert_eq!(
+        kept.len(),
+        33,
+        "refused tries leave room for what is opened"
+    );
     assert!(
         kept.iter().any(|one| one.row.count == 6),
         "a known row goes on"
     );
+    for part in 0..5 {
+        let hosts = (0..10).map(|number| format!("o{part}-{number}.example"));
+        let rows = hosts.map(|host| row(&host, EgressOutcome::Opened, 1));
+        told(rows.collect());
+    }
+    let kept = told(Vec::new());
+    assert_eq!(kept.len(), 64);
+    // Its next start has room of its own.
+    let mut next = container;
+    next.incarnation += 1;
+    let report = EgressReport {
+        container: next,
+        rows: vec![row("db", EgressOutcome::Opened, 1)],
+    };
+    let written = catalog.write_now(Lane::Requests, "tell", move |rows| {
+        rows.put_connections(&report)?;
+        rows.connections_of(id)
+    });
+    let kept = written.unwrap();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(kept[0].incarnation, next.incarnation);
     // A session that is gone has none.
     let other = EgressReport {
         container: session(owner, "b").container(),
