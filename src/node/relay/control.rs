@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 use rules::egress::SessionEgress;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use serde::{Deserialize, Serialize};
 
 use super::session::Sessions;
@@ -69,9 +70,17 @@ impl RelayConnection {
     pub(crate) fn below(held: &File) -> io::Result<Self> {
         // The path may be longer than a socket address allows.
         let path = format!("/proc/self/fd/{}/{SOCKET}", held.as_raw_fd());
-        let socket = UnixStream::connect(path)?;
+        let socket = socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        let socket = UnixStream::from(socket);
         socket.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        // Before it connects: where the relay is stopped and its queue is full, that waits too.
         socket.set_write_timeout(Some(ANSWER_TIMEOUT))?;
+        connect(&socket, &SocketAddrUnix::new(path)?)?;
         Ok(Self { socket })
     }
 
