@@ -14,6 +14,13 @@ use super::pace::Pace;
 /// many workers waits.
 const MAX_CONNECTIONS: usize = 128;
 
+/// Places of all sessions that are kept for those with few connections. More: busy sessions are refused sooner. Fewer: some
+/// sessions together leave nothing to the others.
+const KEPT_PLACES: usize = 512;
+
+/// Connections of one session that are few.
+const FEW_CONNECTIONS: usize = 16;
+
 /// One session, as its connections know it.
 #[derive(Debug)]
 pub(super) struct ServedSession {
@@ -40,8 +47,43 @@ impl ServedSession {
         }
     }
 
+    /// Whether it has more than few connections while most places of all sessions are taken. Costs two reads.
+    pub(super) fn takes_too_much(&self) -> bool {
+        let own = MAX_CONNECTIONS.saturating_sub(self.places.available_permits());
+        own >= FEW_CONNECTIONS && self.all.available_permits() < KEPT_PLACES
+    }
+
     /// Counts one connection.
     pub(super) fn count(&self, host: &str, port: u16, outcome: EgressOutcome) -> Arc<CountedRow> {
         self.counts.count(host, port, outcome, self.clock.now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rules::egress::NetworkMode;
+
+    use super::*;
+
+    #[test]
+    fn the_last_places_are_for_sessions_with_few_connections() {
+        let all = Arc::new(Semaphore::new(KEPT_PLACES + FEW_CONNECTIONS));
+        let of = || {
+            let egress = SessionEgress {
+                mode: NetworkMode::Proxy,
+                targets: Vec::new(),
+            };
+            ServedSession::of(egress, Arc::clone(&all))
+        };
+        let (busy, other) = (of(), of());
+        let mut held = Vec::new();
+        for _ in 0..FEW_CONNECTIONS {
+            assert!(!busy.takes_too_much());
+            held.push((busy.places.try_acquire(), all.try_acquire()));
+        }
+        assert!(!busy.takes_too_much(), "there are places enough");
+        held.push((other.places.try_acquire(), all.try_acquire()));
+        assert!(busy.takes_too_much());
+        assert!(!other.takes_too_much());
     }
 }

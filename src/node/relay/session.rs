@@ -181,8 +181,9 @@ async fn accept(served: Arc<ServedSession>, listener: tokio::net::TcpListener, l
 }
 
 async fn take(served: Arc<ServedSession>, client: TcpStream, leads: Leads) {
+    let takes_too_much = served.takes_too_much();
     let (own, all) = (served.places.try_acquire(), served.all.try_acquire());
-    let is_full = own.is_err() || all.is_err();
+    let is_full = takes_too_much || own.is_err() || all.is_err();
     match leads {
         Leads::To { name, target } if is_full => {
             served.count(&name, target.port, EgressOutcome::TooMany);
