@@ -70,7 +70,7 @@ impl SessionTab {
 }
 
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/session.html", blocks = ["state", "verbs", "strips", "meta", "tabs", "console", "where_it_runs", "timeline", "notice", "restart_place", "remote", "why_here"])]
+#[template(config = "web/askama.toml", path = "pages/session.html", blocks = ["state", "verbs", "strips", "meta", "tabs", "console", "where_it_runs", "connections", "timeline", "notice", "restart_place", "remote", "why_here"])]
 pub struct SessionDetailPage {
     pub t: Text,
     pub f: PageLayout,
@@ -286,6 +286,7 @@ pub async fn show_live(
                 ("strips", page.as_strips().render().ok()?),
                 ("console", page.as_console().render().ok()?),
                 ("where", page.as_where_it_runs().render().ok()?),
+                ("connections", page.as_connections().render().ok()?),
                 ("timeline", page.as_timeline().render().ok()?),
                 ("notice", page.as_notice().render().ok()?),
                 ("restart-place", page.as_restart_place().render().ok()?),
