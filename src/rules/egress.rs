@@ -346,7 +346,9 @@ pub fn translated(address: IpAddr) -> Option<Ipv4Addr> {
         | [0x2002, high, low, ..] => (high, low),
         _ => return None,
     };
-    Some(Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low)))
+    Some(Ipv4Addr::from_bits(
+        (u32::from(high) << 16) | u32::from(low),
+    ))
 }
 
 fn kind_of_six(six: Ipv6Addr) -> AddressKind {
