@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use fardel::doors::bench;
 use fardel::roles::client::{self, Engines};
-use fardel::roles::{hold, rehearsal, server, shim};
+use fardel::roles::{hold, rehearsal, relay, server, shim};
 
 fn main() -> ExitCode {
     // Before any parsing: a shim starts with every container and must be light.
@@ -13,6 +13,7 @@ fn main() -> ExitCode {
     match words.get(1).and_then(|word| word.to_str()) {
         Some("shim") => return shim::run(&words[2..]),
         Some("hold") => return hold::run(&words[2..]),
+        Some("relay") => return relay::run(&words[2..]),
         _ => {}
     }
     // A fresh checkout serves by `cargo run` alone.

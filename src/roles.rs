@@ -7,6 +7,7 @@ mod diagnostics;
 pub mod doctor;
 pub mod hold;
 pub mod rehearsal;
+pub mod relay;
 pub mod server;
 mod settings_file;
 pub mod shim;

@@ -1,7 +1,9 @@
 //! Policies: named sets of limits, and what they are attached to.
 
+use rules::egress::EgressPolicy;
 use rules::object::Object;
 use rules::quota::{EffectiveLimit, LimitKey, PolicyLevel, PolicyLimits};
+use rules::refusal::Refusal;
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -17,6 +19,9 @@ pub struct PolicyView {
     pub id: Uuid,
     pub name: String,
     pub limits: LimitsBody,
+    #[serde(default)]
+    #[schema(required = true)]
+    pub egress: EgressBody,
     /// What it is attached to, the widest first.
     pub uses: Vec<PolicyUseView>,
     /// Version, and ETag.
@@ -82,6 +87,41 @@ pub struct LimitsBody {
     pub folder_bytes: Option<Bytes>,
 }
 
+/// What a policy says of networks; empty lists: nothing. Of the policies that hold for a session the narrowest that says
+/// something counts, alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Egress)]
+#[serde(default, deny_unknown_fields)]
+pub struct EgressBody {
+    /// Networks that a launch may choose: `none`, `list`, `proxy`. The first is that of a launch that names none.
+    #[schema(max_items = 3)]
+    pub networks: Vec<String>,
+    /// `NAME:PORT`, `*.NAME:PORT`, `ADDRESS:PORT`, `NETWORK/BITS:PORT` or `NAME=ADDRESS:PORT`; an IPv6 address in brackets.
+    #[schema(max_items = 64)]
+    pub targets: Vec<String>,
+}
+
+impl EgressBody {
+    /// What a policy says, checked; None for nothing. Errors: `egress.network-unknown`, `egress.target-invalid`,
+    /// `egress.too-many`.
+    pub fn read(&self) -> Result<Option<EgressPolicy>, Refusal> {
+        EgressPolicy::read(&self.networks, &self.targets)
+    }
+}
+
+impl From<Option<&EgressPolicy>> for EgressBody {
+    fn from(policy: Option<&EgressPolicy>) -> Self {
+        let Some(policy) = policy else {
+            return Self::default();
+        };
+        let networks = policy.networks.iter();
+        Self {
+            networks: networks.map(|mode| mode.word().to_owned()).collect(),
+            targets: policy.targets.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
 impl From<PolicyLimits> for LimitsBody {
     fn from(limits: PolicyLimits) -> Self {
         let hundredths = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
@@ -133,9 +173,11 @@ pub struct NewPolicyBody {
     pub name: String,
     #[serde(default, deserialize_with = "rules::object::read")]
     pub limits: LimitsBody,
+    #[serde(default, deserialize_with = "rules::object::read")]
+    pub egress: EgressBody,
 }
 
-/// What is left out stays; `limits` are replaced as a whole.
+/// What is left out stays; `limits` and `egress` are replaced as a whole.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = PolicyPatch)]
 #[serde(deny_unknown_fields)]
@@ -144,6 +186,8 @@ pub struct PolicyPatchBody {
     pub name: Option<String>,
     #[schema(value_type = Option<LimitsBody>)]
     pub limits: Option<Object<LimitsBody>>,
+    #[schema(value_type = Option<EgressBody>)]
+    pub egress: Option<Object<EgressBody>>,
 }
 
 /// What a policy is attached to, or detached from.

@@ -166,6 +166,7 @@ fn pages(all: &mut Schemas) {
     page::<sessions::SessionView>(all);
     page::<sessions::WaitingView>(all);
     page::<sessions::UsageSample>(all);
+    page::<sessions::ConnectionView>(all);
     page::<events::EventView>(all);
     page::<nodes::NodeView>(all);
     page::<notices::NoticeView>(all);

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use rules::devices::MigProfile;
+use rules::egress::NetworkMode;
 use rules::names::{SessionId, SessionName, TenantName, UserId, UserName};
 use rules::object::Object;
 use rules::placement::Explanation;
@@ -21,8 +22,8 @@ use utoipa::ToSchema;
 
 use crate::mounts::{MountView, NewMountBody};
 use crate::values::{
-    DesiredStateShape, ExplanationShape, KindShape, OutcomeShape, ReasonShape, ResourcesShape,
-    StateShape,
+    DesiredStateShape, ExplanationShape, KindShape, NetworkModeShape, OutcomeShape, ReasonShape,
+    ResourcesShape, StateShape,
 };
 
 /// Whose it is.
@@ -116,6 +117,14 @@ pub struct SessionView {
     #[serde(default)]
     #[schema(required = true)]
     pub mounts: Vec<MountView>,
+    /// What it reaches outside.
+    #[serde(default)]
+    #[schema(value_type = NetworkModeShape, required = true)]
+    pub network: NetworkMode,
+    /// The targets of its network, as its policy listed them at its launch.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub targets: Vec<String>,
     pub labels: BTreeMap<String, String>,
     /// What it is for, as its launch said; null where nothing was said.
     #[serde(default)]
@@ -219,6 +228,14 @@ impl SessionView {
             command: row.spec.command.clone(),
             env: row.spec.env.clone(),
             mounts: row.mounts.iter().map(MountView::from).collect(),
+            network: row
+                .egress
+                .as_ref()
+                .map_or(NetworkMode::None, |one| one.mode),
+            targets: {
+                let targets = row.egress.iter().flat_map(|one| &one.targets);
+                targets.map(ToString::to_string).collect()
+            },
             labels: row.remarks.labels.clone(),
             description: row.remarks.description.clone(),
             resources: row.spec.demand,
@@ -247,6 +264,27 @@ impl SessionView {
             generation: row.generation,
         }
     }
+}
+
+/// Connections of a session to one host that came out the same, together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = SessionConnection)]
+pub struct ConnectionView {
+    /// Which start of the session.
+    pub incarnation: u32,
+    /// A name or an address; `?` for what was none.
+    pub host: String,
+    pub port: u16,
+    /// `opened`, `not-listed`, `address-refused`, `unresolved`, `unreachable` or `too-many`.
+    pub outcome: String,
+    pub count: u64,
+    /// Bytes that the session sent.
+    pub sent: u64,
+    pub received: u64,
+    #[schema(value_type = String, format = DateTime)]
+    pub first_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    pub last_at: Timestamp,
 }
 
 /// What answers kept before there was such a field say.
@@ -282,6 +320,11 @@ pub struct LaunchRequest {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 8)]
     pub mounts: Vec<NewMountBody>,
+    /// What it reaches outside, `none`, `list` or `proxy`, of the networks that its policy allows; left out: the first of them,
+    /// `none` without a policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^(none|list|proxy)$")]
+    pub network: Option<String>,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// What it is for, in one line.
@@ -361,6 +404,7 @@ impl Default for LaunchRequest {
             command: Vec::new(),
             env: BTreeMap::new(),
             mounts: Vec::new(),
+            network: None,
             labels: BTreeMap::new(),
             description: None,
             preset: None,

@@ -8,6 +8,7 @@ use rules::announcement::AnnouncementLevel;
 use rules::blocker::PlacementBlocker;
 use rules::calendar::WeekDay;
 use rules::course::CourseState;
+use rules::egress::NetworkMode;
 use rules::fair_share::QueueOrder;
 use rules::folder::{FolderKind, FolderState, MountAccess};
 use rules::folder_path::FolderEntryKind;
@@ -150,6 +151,14 @@ words! {
         Run,
         Stop,
         Kill,
+    }
+}
+
+words! {
+    NetworkModeShape as NetworkMode of NetworkMode {
+        None,
+        List,
+        Proxy,
     }
 }
 

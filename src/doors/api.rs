@@ -102,6 +102,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/sessions/{id}/duplicate", post(sessions::duplicate))
         .route("/sessions/{id}/why", get(sessions::why))
         .route("/sessions/{id}/events", get(sessions::events))
+        .route("/sessions/{id}/connections", get(sessions::connections))
         .route("/sessions/{id}/metrics", get(sessions::metrics))
         .route("/sessions/{id}/logs", get(streams::logs))
         .route("/sessions/{id}/attach", get(streams::attach))

@@ -26,6 +26,9 @@ pub struct LaunchTexts {
     /// Resource group whose nodes it runs on; `fardel group ls` lists them [default: the first that you may use]
     #[arg(long, value_name = "GROUP")]
     pub group: Option<String>,
+    /// What it reaches outside: none, list or proxy, of those that its policy allows [default: the policy's first]
+    #[arg(long, value_name = "NETWORK")]
+    pub network: Option<String>,
 }
 
 /// One text.
@@ -64,6 +67,7 @@ impl LaunchTexts {
             description: request.description.clone(),
             reservation: request.reservation.clone(),
             group: request.group.clone(),
+            network: request.network.clone(),
         }
     }
 
@@ -73,6 +77,7 @@ impl LaunchTexts {
             description: said(self.description.as_deref()),
             reservation: said(self.reservation.as_deref()),
             group: said(self.group.as_deref()),
+            network: said(self.network.as_deref()),
             ..LaunchRequest::default()
         }
     }
@@ -83,6 +88,7 @@ impl LaunchTexts {
             ("description", "--description", &self.description),
             ("reservation", "--reservation", &self.reservation),
             ("group", "--group", &self.group),
+            ("network", "--network", &self.network),
         ];
         all.into_iter().filter_map(|(name, flag, typed)| {
             let typed = typed.as_deref().map_or("", str::trim);
@@ -116,6 +122,12 @@ impl LaunchTexts {
                 t.launch_text_group(),
                 t.launch_text_group_help(),
                 &self.group,
+            ),
+            one(
+                "network",
+                t.launch_text_network(),
+                t.launch_text_network_help(),
+                &self.network,
             ),
         ]
     }

@@ -271,6 +271,7 @@ mod tests {
             devices: Vec::new(),
             mounts: Vec::new(),
             networks: Vec::new(),
+            egress: None,
             want: Want::Run,
             stop_grace_seconds: None,
         }

@@ -27,6 +27,7 @@ mod assignment;
 mod dial;
 pub mod disk;
 pub mod doctor;
+mod egress;
 pub mod enforcer;
 pub mod gpu;
 pub mod host_network;
@@ -38,6 +39,7 @@ mod network;
 pub mod program;
 mod reconciler;
 mod record;
+pub mod relay;
 mod report;
 pub mod runtime;
 mod scopes;
@@ -51,6 +53,7 @@ pub fn session_ids() -> std::ops::Range<u64> {
 use again::Again;
 use assignment::AssignmentStore;
 use disk::DiskWatch;
+use egress::EgressWatch;
 use enforcer::Enforcer;
 use gpu::mig_configurator::MigConfigurator;
 use gpu::monitor::{DeviceMonitor, MonitorConfig};
@@ -129,6 +132,11 @@ impl LocalNode {
         };
         let record = options.places.run.join("watchdog.json");
         let paused = options.places.run.join("disk.json");
+        let (run, binary) = (
+            options.places.run.clone(),
+            options.places.shim_binary.clone(),
+        );
+        let egress = EgressWatch::of(run, binary);
         let runtime = Arc::new(Runtime::open(options.places)?);
         let living = runtime.adopt()?;
         let living = living
@@ -223,6 +231,7 @@ impl LocalNode {
             measured: Measurements::default(),
             watch,
             disk,
+            egress,
             logs: data.join("logs"),
             data,
             keep_days: options.keep_days,

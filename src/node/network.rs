@@ -9,7 +9,7 @@ mod listening;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
@@ -45,6 +45,13 @@ pub(crate) fn dial(namespace: &File, port: u16) -> io::Result<TcpStream> {
     inside(namespace, || {
         let address = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, port));
         TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)
+    })
+}
+
+/// Listens at addresses inside the namespace; all of them or none. Connections are taken by this process, wherever it stands.
+pub(crate) fn listen(namespace: &File, addresses: &[SocketAddrV4]) -> io::Result<Vec<TcpListener>> {
+    inside(namespace, || {
+        addresses.iter().map(TcpListener::bind).collect()
     })
 }
 

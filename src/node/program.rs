@@ -1,13 +1,19 @@
 //! Other programs of the machine, run for their output: systemd's and this one's own. Never takes a
 //! word of a command from a session.
 
-use std::process::{Command, Stdio};
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use rules::refusal::Refusal;
 use rules::refusals;
 
 /// The units of an installed box.
-pub const UNITS: [&str; 2] = ["fardel.service", "fardel-sessions.service"];
+pub const UNITS: [&str; 3] = [
+    "fardel.service",
+    "fardel-sessions.service",
+    "fardel-relay.service",
+];
 
 /// Runs a command to its end; what it printed where it went well, else a sentence with the first line
 /// of what it complained about.
@@ -44,6 +50,20 @@ pub fn run_ending(words: &[&str], well: &[i32]) -> Result<String, String> {
     ))
 }
 
+/// Starts this one's own file, or another, in a role that outlives this process; it hears and says nothing here. The handle is
+/// for taking its end alone.
+pub(crate) fn outliving(binary: &Path, role: &str, argument: &Path) -> io::Result<Child> {
+    Command::new(binary)
+        .arg(role)
+        .arg(argument)
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}
+
 /// The newest lines of the box's log.
 ///
 /// Errors: `log.no-journal` where there is none.
@@ -58,6 +78,8 @@ pub fn journal(lines: &str) -> Result<String, Refusal> {
         UNITS[0],
         "--unit",
         UNITS[1],
+        "--unit",
+        UNITS[2],
     ])
     .map_err(refusals::log_no_journal)
 }

@@ -26,6 +26,7 @@ use store::quota::{ScopeKeeper, ScopePlace};
 use crate::again::{self, Again};
 use crate::assignment::{AssignmentStore, Taken};
 use crate::disk::DiskWatch;
+use crate::egress::{EgressWatch, WantedEgress};
 use crate::enforcer::Enforcer;
 use crate::gpu::mig_configurator::MigConfigurator;
 use crate::gpu::monitor::DeviceMonitor;
@@ -112,6 +113,8 @@ pub(crate) struct Reconciler {
     pub(crate) watch: Option<Enforcer>,
     /// Pauses the sessions that fill the disk.
     pub(crate) disk: DiskWatch,
+    /// What carries connections of sessions to the outside.
+    pub(crate) egress: EgressWatch,
     /// The data directory, where folders lie.
     pub(crate) data: std::path::PathBuf,
     /// Where the runtime keeps logs, and for how many days after the last line.
@@ -146,6 +149,7 @@ impl Reconciler {
             if due {
                 self.measure();
                 self.look_out(looked);
+                self.look_at_egress();
             }
             let report = self.report();
             if due || said.as_ref().is_none_or(|before| !same(before, &report)) {
@@ -314,6 +318,11 @@ impl Reconciler {
 
     fn start(&mut self, order: &ContainerOrder) {
         let mut passes = false;
+        if order.egress.is_some()
+            && let Err(error) = self.egress.ready()
+        {
+            tracing::error!(%error, "the relay does not serve; the session has no network until it does");
+        }
         let made = self.container_order(order).and_then(|wanted| {
             self.runtime.start(&wanted).map_err(|fault| {
                 self.shares.forget(order.name);
@@ -336,6 +345,36 @@ impl Reconciler {
                 self.refuse(order.name, reason);
             }
         }
+    }
+
+    /// Has the relay serve each running container that has a network, and takes what it counted.
+    fn look_at_egress(&mut self) {
+        let Some(assignment) = self.ledger.assignment() else {
+            return;
+        };
+        let sights = self.runtime.sights();
+        let runs = |name: &runtime::RuntimeName| {
+            sights.iter().any(|sight| {
+                sight.name == *name
+                    && matches!(sight.standing, runtime::RuntimePhase::Running { .. })
+            })
+        };
+        let wanted: Vec<WantedEgress> = assignment
+            .containers
+            .iter()
+            .filter_map(|order| {
+                let egress = order.egress.clone()?;
+                let name = runtime_name(order.name)?;
+                let runs = runs(&name);
+                Some(WantedEgress {
+                    container: order.name,
+                    name,
+                    egress,
+                    runs,
+                })
+            })
+            .collect();
+        self.egress.look(&self.runtime, &wanted);
     }
 
     fn refuse(&mut self, name: ContainerName, reason: Reason) {
@@ -412,6 +451,7 @@ impl Reconciler {
             stop_signal: 15,
             mounts,
             networks: networks.collect(),
+            egress: order.egress.clone(),
             devices: Vec::new(),
             files: Vec::new(),
         };
@@ -773,6 +813,7 @@ impl Reconciler {
                 .chain(self.disk.incidents())
                 .collect(),
             partition_failures: self.mig_configurator.partition_failures(),
+            egress: self.egress.reports(),
         }
     }
 }
@@ -836,6 +877,7 @@ fn same(a: &NodeReport, b: &NodeReport) -> bool {
         let mut report = report.clone();
         report.at = Timestamp::from_millis(0);
         report.device_uses = Vec::new();
+        report.egress = Vec::new();
         for container in &mut report.containers {
             container.usage = None;
         }

@@ -265,6 +265,7 @@ mod tests {
             }],
             mounts: Vec::new(),
             networks: Vec::new(),
+            egress: None,
             want: Want::Run,
             stop_grace_seconds: None,
         };

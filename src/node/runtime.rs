@@ -621,6 +621,21 @@ impl Runtime {
         network::dial(&namespace, port).map_err(|source| RuntimeFault::System { what, source })
     }
 
+    /// The network namespace and a handle to the first process of a running container, for the relay.
+    pub(crate) fn relay_descriptors(
+        &self,
+        name: &RuntimeName,
+    ) -> Result<[OwnedFd; 2], RuntimeFault> {
+        let what = "look for the container's network";
+        let fault = |source| RuntimeFault::System { what, source };
+        let namespace = self.open_of_first(name, "ns/net", what)?;
+        let record = RunRecord::read(&self.shared.directory(name)).map_err(fault)?;
+        let first = record.first.as_ref().map(|first| first.open());
+        let process = first.transpose().map_err(fault)?.flatten();
+        let process = process.ok_or_else(|| RuntimeFault::NotRunning(name.clone()))?;
+        Ok([namespace.into(), process])
+    }
+
     /// The ports inside that `dial` reaches, at most 64, by number.
     pub fn listening(&self, name: &RuntimeName) -> Result<Vec<u16>, RuntimeFault> {
         let what = "look for ports in the container";

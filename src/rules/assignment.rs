@@ -82,6 +82,7 @@ fn order(
         devices: container.devices.clone(),
         mounts: session.mounts.iter().map(mount).collect(),
         networks: Vec::new(),
+        egress: session.egress.clone(),
         want: match (session.desired, session.state()) {
             (DesiredState::Kill, _) => Want::Kill,
             (DesiredState::Stop, _) | (_, SessionState::Stopping) => Want::Stop,

@@ -15,7 +15,7 @@ pub enum CheckState {
 }
 
 /// The ids of all checks there are; each is named in Korean.
-pub const IDS: [&str; 56] = [
+pub const IDS: [&str; 57] = [
     "accelerators",
     "address",
     "architecture",
@@ -56,6 +56,7 @@ pub const IDS: [&str; 56] = [
     "port-ssh",
     "process-numbers",
     "randomness",
+    "relay",
     "restart-wanted",
     "root",
     "run-directory",

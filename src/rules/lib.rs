@@ -24,6 +24,7 @@ pub mod course;
 pub mod devices;
 pub mod directory;
 pub mod doctor;
+pub mod egress;
 pub mod fair_share;
 pub mod findings;
 pub mod folder;

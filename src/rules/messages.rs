@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::devices::MigProfile;
+use crate::egress::{EgressReport, SessionEgress};
 use crate::incident::MemoryIncident;
 use crate::names::{BootId, ContainerName, FolderId, NodeId};
 use crate::reason::Reason;
@@ -62,6 +63,9 @@ pub struct ContainerOrder {
     /// Networks that it joins beside its own; none of them today.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<NetworkSpec>,
+    /// What it reaches outside; nothing where it is None.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress: Option<SessionEgress>,
     pub want: Want,
     /// Seconds between TERM and KILL, where they are not the usual ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -152,6 +156,9 @@ pub struct NodeReport {
     /// Devices that are not cut as ordered though nothing of ours runs on them, and why.
     #[serde(default, alias = "uncut")]
     pub partition_failures: Vec<PartitionFailure>,
+    /// Connections of the containers above to the outside, counted since they began; only of those that have a network.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub egress: Vec<EgressReport>,
 }
 
 /// A device that could not be cut as ordered. It is tried again.

@@ -24,6 +24,7 @@ pub(crate) mod audit;
 pub(crate) mod audit_targets;
 pub(crate) mod branding;
 pub(crate) mod budgets;
+pub(crate) mod connections;
 mod containers;
 pub(crate) mod controller_pass;
 pub(crate) mod copy;

@@ -4,9 +4,10 @@
 // Promise (Queue and scheduler): What a policy bounds waits, and the preview names the policy.
 
 import assert from "node:assert/strict";
+import { createServer } from "node:net";
 import { after, before, test } from "node:test";
 import { launch, listen, overflow, violations } from "./lib/browser.mjs";
-import { openWith, PERSON, setUp } from "./lib/house.mjs";
+import { openWith, PERSON, setUp, until } from "./lib/house.mjs";
 
 let browser;
 let house;
@@ -89,6 +90,58 @@ test("a policy is written, attached, and its limits hold", async () => {
   await page.click("dialog form button");
   await page.locator("[role=status]", { hasText: "class was removed" }).first().waitFor();
   assert.deepEqual(complaints.filter((line) => !/422|404/.test(line)), []);
+  await context.close();
+});
+
+test("a policy gives sessions a network, and a session's page shows what it reached", async () => {
+  const context = await browser.newContext({ storageState: state, locale: "en-US" });
+  const page = await context.newPage();
+  const complaints = listen(page);
+  const server = createServer((socket) => socket.on("error", () => {}).end("hello\n"));
+  await new Promise((ready) => server.listen(0, "127.0.0.1", ready));
+  const { port } = server.address();
+  await page.goto(`${house.origin}/policies`);
+  await page.fill("#name", "plant");
+  await page.click("button:has-text('Create policy')");
+  await page.locator("h1", { hasText: "plant" }).waitFor();
+  // What cannot be read stands at its field, beside what else was typed.
+  await page.fill("#networks", "list none");
+  await page.fill("#targets", "db");
+  await page.click("button:has-text('Save')");
+  await page.locator("#targets[aria-invalid=true]").waitFor();
+  assert.equal(await page.inputValue("#networks"), "list none");
+  await page.fill("#targets", `db=127.0.0.1:${port}`);
+  await page.click("button:has-text('Save')");
+  await page.locator("[role=status]", { hasText: "plant was changed" }).first().waitFor();
+  assert.equal(await page.inputValue("#targets"), `db=127.0.0.1:${port}`);
+  await page.selectOption("#level", "user");
+  await page.fill("#subject", PERSON.name);
+  await page.click("button:has-text('Attach')");
+  await page.locator("li", { hasText: PERSON.name }).waitFor();
+  assert.deepEqual(await violations(page), []);
+  assert.equal(await overflow(page), 0);
+
+  const script = `exec 3<>/dev/tcp/db/${port}; read -r line <&3; echo "got $line"; sleep 600`;
+  house.command("run", "--detach", "--name", "reaches", "--cpu", "0.1", "--mem", "64m", "host", "--", "bash", "-c", script);
+  const got = () => JSON.parse(house.command("session", "get", "reaches", "-o", "json"));
+  await until(() => "it runs", async () => got().state === "running");
+  const told = () => JSON.parse(house.command("session", "connections", "reaches", "-o", "json"));
+  await until(() => "its connection is counted", async () => JSON.stringify(told()).includes("opened"));
+  await page.goto(`${house.origin}/sessions/${got().id}`);
+  await page.locator("#connections tr", { hasText: `db:${port}` }).waitFor();
+  assert.match(await page.locator("#connections").innerText(), /opened/);
+  assert.deepEqual(await violations(page), []);
+  assert.equal(await overflow(page), 0);
+
+  // A network that no policy allows is refused at its field.
+  await page.goto(`${house.origin}/sessions/new`);
+  await page.evaluate(() => document.querySelectorAll("details").forEach((part) => { part.open = true; }));
+  await page.fill("#network", "proxy");
+  await page.click("button[name=act][value=launch]");
+  await page.locator("#network[aria-invalid=true]").waitFor();
+  house.command("session", "kill", "reaches");
+  assert.deepEqual(complaints.filter((line) => !/4(03|22)/.test(line)), []);
+  server.close();
   await context.close();
 });
 

@@ -15,5 +15,6 @@ mod inside;
 mod life;
 mod limits;
 mod neighbours;
+mod networks;
 mod supervision;
 mod unified;

@@ -23,6 +23,7 @@ mod lan;
 mod leases;
 mod limits;
 mod machine_api;
+mod networks;
 mod notice_mail;
 pub(crate) mod older_state;
 mod openapi;

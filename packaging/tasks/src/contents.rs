@@ -72,6 +72,10 @@ impl Contents {
                 "lib/systemd/system/fardel-sessions.service",
             ),
             (
+                "systemd/fardel-relay.service",
+                "lib/systemd/system/fardel-relay.service",
+            ),
+            (
                 "systemd/fardel-console.service",
                 "lib/systemd/system/fardel-console.service",
             ),

@@ -148,7 +148,9 @@ fn life(root: &Path, name: &str, units: bool, package: &Path, newer: &Path) -> R
         expect("its units are enabled", is_there(wants))?;
         expect("its state has a place", is_there("var/lib/fardel"))?;
         inside("getent group fardel")?;
-        inside("systemd-analyze verify --man=no fardel.service fardel-sessions.service")?;
+        inside(
+            "systemd-analyze verify --man=no fardel.service fardel-sessions.service fardel-relay.service",
+        )?;
     }
     let begun = Instant::now();
     let server = Server::start_inside(root)?;

@@ -132,7 +132,11 @@ fn life(root: &Path, package: &Path, listed: &BTreeSet<String>) -> Result<(), Fa
     if standing.trim() != "640:root:fardel" {
         return wrong(format!("the settings are {}", standing.trim()));
     }
-    for unit in ["fardel.service", "fardel-sessions.service"] {
+    for unit in [
+        "fardel.service",
+        "fardel-sessions.service",
+        "fardel-relay.service",
+    ] {
         let enabled = root
             .join("etc/systemd/system/multi-user.target.wants")
             .join(unit);

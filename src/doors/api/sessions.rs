@@ -357,6 +357,16 @@ pub(super) async fn events(
     responses::all(&headers, events)
 }
 
+pub(super) async fn connections(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> ApiResult {
+    let connections = sessions::connections(&api.server, &caller, &id).await?;
+    responses::all(&headers, connections)
+}
+
 pub(super) async fn queue(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,

@@ -682,6 +682,8 @@ pub enum SessionCommand {
     Rm(Removal),
     /// Show what happened to a session, with times
     Events(Named),
+    /// Show what a session connects to outside, and what was refused
+    Connections(Named),
     /// Explain why a session waits, where it was placed, or why it ended
     Why(Named),
     /// Print what a session wrote
@@ -1601,6 +1603,8 @@ pub enum PolicyCommand {
         name: String,
         #[command(flatten)]
         limits: LimitFlags,
+        #[command(flatten)]
+        egress: EgressFlags,
     },
     /// Change limits of a policy; the value none takes a limit out
     Set {
@@ -1608,6 +1612,8 @@ pub enum PolicyCommand {
         policy: String,
         #[command(flatten)]
         limits: LimitFlags,
+        #[command(flatten)]
+        egress: EgressFlags,
     },
     /// Remove policies that are attached to nothing
     Rm {
@@ -1790,6 +1796,20 @@ pub struct LimitFlags {
     /// What the folders of each user take together [default: 50 GiB]
     #[arg(long, value_name = "SIZE")]
     pub folder_bytes: Option<String>,
+}
+
+/// What a policy says of networks.
+#[derive(Debug, Clone, Default, Args)]
+pub struct EgressFlags {
+    /// Networks that a launch may choose: none, list, proxy; the first is the usual one
+    #[arg(long, value_name = "NETWORKS", value_delimiter = ',')]
+    pub networks: Vec<String>,
+    /// A host that sessions reach, with its port, such as warehouse.plant:3306, db=10.1.2.3:5432 or *.example.com:443; once for each
+    #[arg(long, value_name = "TARGET")]
+    pub target: Vec<String>,
+    /// Let the policy say nothing of networks
+    #[arg(long, conflicts_with_all = ["networks", "target"])]
+    pub no_networks: bool,
 }
 
 /// What a policy is attached to; the site when nothing is named.

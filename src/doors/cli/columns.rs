@@ -29,7 +29,7 @@ use api::reservations::{ReservationQuotaView, ReservationView};
 use api::resource_groups::ResourceGroupView;
 use api::rosters::{RosterRow, RosterSlip, RosterView};
 use api::second_factor::SecondFactorView;
-use api::sessions::{SessionView, UsageSample, WaitingView};
+use api::sessions::{ConnectionView, SessionView, UsageSample, WaitingView};
 use api::settings::SettingView;
 use api::ssh::SshKeyView;
 use api::statements::{ClosedMonthView, MonthCheckView, PricesView, StatementItem};
@@ -1088,6 +1088,17 @@ pub(super) const SSH_KEYS: &[Column<SshKeyView>] = &[
     column("BITS", 3, |r, _| r.bits.to_string()),
     column("EXPIRES", 1, |r, _| maybe(r.expires_at)),
     column("LAST USED", 2, |r, _| maybe(r.used_at)),
+];
+
+pub(super) const CONNECTIONS: &[Column<ConnectionView>] = &[
+    column("HOST", 0, |r, _| format!("{}:{}", r.host, r.port)),
+    column("OUTCOME", 0, |r, _| r.outcome.clone()),
+    column("TIMES", 1, |r, _| r.count.to_string()),
+    column("SENT", 1, |r, _| Bytes(r.sent).to_string()),
+    column("RECEIVED", 1, |r, _| Bytes(r.received).to_string()),
+    column("LAST", 0, |r, _| r.last_at.to_string()),
+    column("FIRST", 9, |r, _| r.first_at.to_string()),
+    column("START", 9, |r, _| r.incarnation.to_string()),
 ];
 
 pub(super) const SAMPLES: &[Column<UsageSample>] = &[

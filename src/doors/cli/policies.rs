@@ -5,7 +5,7 @@ use hyper::Method;
 use rules::units::{Bytes, CpuShare, GpuShare};
 use serde_json::{Map, Value, json};
 
-use super::args::{LimitFlags, PolicyCommand, PolicyPlace};
+use super::args::{EgressFlags, LimitFlags, PolicyCommand, PolicyPlace};
 use super::client::{Extra, HttpClient, encoded};
 use super::error::CliError;
 use super::output::OutputStyle;
@@ -25,18 +25,29 @@ pub(super) async fn policy(
             let body = client.get(&path(&policy)).await?;
             print(&view.one(&body, columns::POLICIES)?);
         }
-        PolicyCommand::Create { name, limits } => {
-            let body = json!({"name": name, "limits": said(&limits, Map::new())?});
+        PolicyCommand::Create {
+            name,
+            limits,
+            egress,
+        } => {
+            let mut body = json!({"name": name, "limits": said(&limits, Map::new())?});
+            put_egress(&mut body, &egress, &Value::Null);
             let made = client.send::<PolicyView>("/api/v1/policies", &body).await?;
             print(&view.said(&made.body, &made.read.name)?);
         }
-        PolicyCommand::Set { policy, limits } => {
+        PolicyCommand::Set {
+            policy,
+            limits,
+            egress,
+        } => {
             let now = client
                 .call(Method::GET, &path(&policy), Extra::default())
                 .await?;
             let tag = now.header("etag").unwrap_or("*").to_owned();
-            let before = now.json()?["limits"].as_object().cloned();
-            let body = json!({"limits": said(&limits, before.unwrap_or_default())?});
+            let now = now.json()?;
+            let before = now["limits"].as_object().cloned();
+            let mut body = json!({"limits": said(&limits, before.unwrap_or_default())?});
+            put_egress(&mut body, &egress, &now["egress"]);
             let mut extra = Extra::json(&body).header("If-Match", tag);
             extra.content_type = Some("application/merge-patch+json");
             let changed = client.call(Method::PATCH, &path(&policy), extra).await?;
@@ -86,6 +97,25 @@ pub(super) async fn limits(
     let body = client.get(path.trim_end_matches(['&', '?'])).await?;
     print(&view.list(&body, columns::LIMITS)?);
     Ok(0)
+}
+
+/// What the flags say of networks, beside what the policy said before; nothing where they name none.
+fn put_egress(body: &mut Value, flags: &EgressFlags, before: &Value) {
+    if flags.no_networks {
+        body["egress"] = json!({});
+        return;
+    }
+    if flags.networks.is_empty() && flags.target.is_empty() {
+        return;
+    }
+    let said = |flags: &[String], before: &Value| match flags.is_empty() {
+        true if before.is_array() => before.clone(),
+        _ => json!(flags),
+    };
+    body["egress"] = json!({
+        "networks": said(&flags.networks, &before["networks"]),
+        "targets": said(&flags.target, &before["targets"]),
+    });
 }
 
 fn path(policy: &str) -> String {

@@ -122,6 +122,13 @@ pub(super) async fn session(
             print(&view.list(&events, columns::EVENTS)?);
             Ok(0)
         }
+        SessionCommand::Connections(named) => {
+            let connections = client
+                .get(&format!("{}/connections", path(&named.session)))
+                .await?;
+            print(&view.list(&connections, columns::CONNECTIONS)?);
+            Ok(0)
+        }
         SessionCommand::Why(named) => why(client, view, &named.session).await,
         SessionCommand::Logs(request) => terminal::logs(client, &request).await,
         SessionCommand::Exec(request) => terminal::exec(client, view, around, request).await,

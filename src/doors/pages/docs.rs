@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 44] = [
+const MANUAL: [ManualChapter; 45] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -107,6 +107,7 @@ const MANUAL: [ManualChapter; 44] = [
     chapter!("saml", Administer),
     chapter!("sign-in-links", Administer),
     chapter!("limits", Administer),
+    chapter!("networks", Administer),
     chapter!("storage", Administer),
     chapter!("idle", Administer),
     chapter!("courses", Administer),

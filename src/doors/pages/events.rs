@@ -676,6 +676,8 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "allowance.added" => t.events_allowance_added(),
         "allowance.removed" => t.events_allowance_removed(),
         "allowance.ended" => t.events_allowance_ended(),
+        "session.connected" => t.events_connected(),
+        "session.connection-refused" => t.events_connection_refused(),
         "policy.added" => t.events_policy_added(),
         "policy.changed" => t.events_policy_changed(),
         "policy.removed" => t.events_policy_removed(),

@@ -961,7 +961,13 @@ async fn page(
     let groups: Vec<String> = groups.iter().map(ToString::to_string).collect();
     let mut texts = sent.texts.boxes(t);
     // What was typed or comes from another session is shown in any case.
-    texts.retain(|one| one.name != "group" || !groups.is_empty() || !one.typed.is_empty());
+    let has_networks = sessions::has_networks(&console.server, caller)?;
+    let offers = |name: &str| match name {
+        "group" => !groups.is_empty(),
+        "network" => has_networks,
+        _ => true,
+    };
+    texts.retain(|one| offers(one.name) || !one.typed.is_empty());
     Ok(LaunchPage {
         t,
         projects: projects(console, t, caller, &sent).await?,

@@ -1,7 +1,8 @@
 //! `/policies`: the named sets of limits, what each is attached to, and the forms that write, attach and detach them.
 
 use api::policies::{
-    LimitsBody, NewPolicyBody, PolicyPatchBody, PolicyUseBody, PolicyUseView, PolicyView,
+    EgressBody, LimitsBody, NewPolicyBody, PolicyPatchBody, PolicyUseBody, PolicyUseView,
+    PolicyView,
 };
 use askama::Template;
 use axum::Router;
@@ -113,6 +114,10 @@ pub(super) fn router() -> Router<PagesContext> {
         .route("/policies/{id}/detach", get(ask_detach).post(detach))
         .route("/policies/{id}/remove", get(ask_remove).post(remove))
 }
+
+/// Fields of what a policy says of networks.
+const NETWORKS: &str = "networks";
+const TARGETS: &str = "targets";
 
 fn failed(
     console: &PagesContext,
@@ -342,6 +347,7 @@ async fn create(
     let asked = NewPolicyBody {
         name: sent.name.clone(),
         limits: LimitsBody::default(),
+        egress: EgressBody::default(),
     };
     match policies::create(&console.server, &caller, asked).await {
         Ok(made) => responses::see(&format!("{PATH}/{}", encoded(&made.name))),
@@ -417,6 +423,24 @@ fn page(
                 t.policies_account(),
                 t.policies_account_lead(),
             ),
+            LimitGroup {
+                title: t.policies_network(),
+                lead: t.policies_network_lead(),
+                fields: vec![
+                    LimitField {
+                        key: NETWORKS,
+                        label: t.policies_networks(),
+                        value: policy.egress.networks.join(" "),
+                        example: "list none",
+                    },
+                    LimitField {
+                        key: TARGETS,
+                        label: t.policies_targets(),
+                        value: policy.egress.targets.join(" "),
+                        example: "warehouse.plant:3306 db=10.1.2.3:5432",
+                    },
+                ],
+            },
         ],
         uses: policy
             .uses
@@ -517,10 +541,16 @@ async fn change(
     Path(id): Path<String>,
     Form(sent): Form<Vec<(String, String)>>,
 ) -> Response {
-    let field = |key: LimitKey| {
+    let named = |key: &str| {
         let mut all = sent.iter();
-        all.find(|(name, _)| name == key.word())
+        all.find(|(name, _)| name == key)
             .map_or("", |(_, text)| text.as_str())
+    };
+    let field = |key: LimitKey| named(key.word());
+    let words = |key: &str| -> Vec<String> {
+        let words = named(key).split([' ', ',', '\t', '\n']);
+        let words = words.filter(|word| !word.is_empty());
+        words.map(str::to_owned).collect()
     };
     let changed = async {
         let mut limits = PolicyLimits::NONE;
@@ -530,6 +560,10 @@ async fn change(
         let patch = PolicyPatchBody {
             name: None,
             limits: Some(Object(LimitsBody::from(limits))),
+            egress: Some(Object(EgressBody {
+                networks: words(NETWORKS),
+                targets: words(TARGETS),
+            })),
         };
         policies::change(&console.server, &caller, &id, patch, None).await
     };
@@ -542,6 +576,7 @@ async fn change(
             let typed: Vec<(&str, &str)> = LimitKey::ALL
                 .into_iter()
                 .map(|key| (key.word(), field(key)))
+                .chain([NETWORKS, TARGETS].map(|key| (key, named(key))))
                 .collect();
             let action = format!("{PATH}/{}", encoded(&id));
             let form = RefusedForm::new(visit.text, &action, &refusal).with(typed);

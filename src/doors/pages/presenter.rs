@@ -760,6 +760,8 @@ pub fn timeline(
     let node = session.node.as_deref().unwrap_or_default();
     let told: Vec<(Timestamp, &'static str, String)> = events
         .iter()
+        // Its connections have a table of their own.
+        .filter(|event| !event.code.starts_with("session.connect"))
         .map(|event| {
             let (tone, what) = match event.code.as_str() {
                 // One that was placed before and waits again is nowhere.

@@ -1,6 +1,7 @@
 //! `/sessions/{id}`: one session, its terminal, its log and its metrics. Never changes a session; `session/act.rs` does.
 
 pub mod act;
+mod connections;
 mod facts;
 mod figures;
 mod log;
@@ -12,6 +13,7 @@ use askama::Template;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use rules::egress::NetworkMode;
 use rules::names::ContainerName;
 use rules::permissions::{Permission as Right, may};
 use rules::session::{SessionKind, SessionState};
@@ -43,6 +45,7 @@ use facts::{
 use figures::strips;
 use log::{filtered, last_lines, log_address, read_log};
 
+pub use connections::ConnectionLine;
 pub use facts::{Fraction, Verbs};
 pub use figures::Strip;
 pub use processes::ProcessRow;
@@ -67,7 +70,7 @@ impl SessionTab {
 }
 
 #[derive(Template)]
-#[template(config = "web/askama.toml", path = "pages/session.html", blocks = ["state", "verbs", "strips", "meta", "tabs", "console", "where_it_runs", "timeline", "notice", "restart_place", "remote", "why_here"])]
+#[template(config = "web/askama.toml", path = "pages/session.html", blocks = ["state", "verbs", "strips", "meta", "tabs", "console", "where_it_runs", "connections", "timeline", "notice", "restart_place", "remote", "why_here"])]
 pub struct SessionDetailPage {
     pub t: Text,
     pub f: PageLayout,
@@ -119,6 +122,9 @@ pub struct SessionDetailPage {
     pub view: HistoryView,
     pub spans: Vec<(String, &'static str, bool)>,
     pub processes: Vec<ProcessRow>,
+    /// Whether it has a network, and what it connects to by it.
+    pub is_connected: bool,
+    pub connections: Vec<ConnectionLine>,
     pub neighbours: Vec<BarRow>,
     pub limits: Vec<(String, String)>,
     pub limit_cpu: String,
@@ -289,6 +295,7 @@ pub async fn show_live(
                 ("strips", page.as_strips().render().ok()?),
                 ("console", page.as_console().render().ok()?),
                 ("where", page.as_where_it_runs().render().ok()?),
+                ("connections", page.as_connections().render().ok()?),
                 ("timeline", page.as_timeline().render().ok()?),
                 ("notice", page.as_notice().render().ok()?),
                 ("restart-place", page.as_restart_place().render().ok()?),
@@ -492,6 +499,8 @@ async fn read_one(
             }
             _ => Vec::new(),
         },
+        is_connected: session.network != NetworkMode::None,
+        connections: connections::lines(t, (clock, now), &read.connections),
         neighbours,
         limits: limits(t, &session, devices.policy),
         limit_cpu: given.cpu.to_string(),

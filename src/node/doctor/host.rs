@@ -9,6 +9,7 @@ use rules::checks;
 use rules::doctor::DoctorCheck;
 
 use super::existing;
+use crate::relay::Relay;
 
 /// Files that may be open on the whole machine, in parts of a hundred, before it is said.
 const CROWDED_PERCENT: u64 = 80;
@@ -53,6 +54,7 @@ impl Host<'_> {
             self.address(),
             self.ids(),
             self.holder(),
+            self.relay(),
             self.restart_wanted(),
         ]
     }
@@ -378,6 +380,21 @@ impl Host<'_> {
             return checks::holder_well();
         }
         checks::holder_missing()
+    }
+
+    fn relay(&self) -> DoctorCheck {
+        let run = self.root.join("run/fardel");
+        if Relay::answers(&run) {
+            return checks::relay_well();
+        }
+        let unit = "systemd/system/fardel-relay.service";
+        let mut places = ["usr/lib", "lib", "etc"].into_iter();
+        let is_installed = places.any(|place| self.root.join(place).join(unit).exists());
+        let is_managed = is_installed && self.root.join("run/systemd/system").exists();
+        match is_managed || Relay::has_socket(&run) {
+            true => checks::relay_missing(),
+            false => checks::relay_idle(),
+        }
     }
 
     fn restart_wanted(&self) -> DoctorCheck {

@@ -105,7 +105,8 @@ fn port(socket: &[u8], family: u8) -> Option<u16> {
     let port = u16::from_be_bytes([socket[4], socket[5]]);
     let address = &socket[8..24];
     let any = address.iter().all(|byte| *byte == 0);
-    let loopback = family == 2 && address[0] == 127;
+    // Other loopback addresses are the relay's: no program of the session listens there.
+    let loopback = family == 2 && address[..4] == [127, 0, 0, 1];
     (port > 0 && (any || loopback)).then_some(port)
 }
 
@@ -133,6 +134,7 @@ mod tests {
             told(8888, &[127, 0, 0, 1]),
             told(80, &[0, 0, 0, 0]),
             told(9, &[10, 0, 0, 1]),
+            told(3306, &[127, 80, 0, 1]),
             done,
         ]
         .concat();

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use rules::egress::SessionEgress;
 use serde::{Deserialize, Serialize};
 
 use crate::gpu::{DeviceOrder, FileOrder};
@@ -94,6 +95,9 @@ pub struct ContainerSpec {
     /// names any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<NetworkOrder>,
+    /// What the relay carries for it; nothing when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress: Option<SessionEgress>,
     /// Devices beside those that every container has; nothing else opens.
     #[serde(default)]
     pub devices: Vec<DeviceOrder>,

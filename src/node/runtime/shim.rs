@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rules::egress::SessionEgress;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
@@ -41,6 +42,7 @@ use super::user_namespace::UserNamespace;
 use super::wire::{self, FrameKind, PROTOCOL, ShimReply, ShimRequest};
 use crate::gpu::FileUse;
 use crate::network;
+use crate::relay::{RelayConnection, RelayRequest};
 
 /// Streams (programs of their own, and attached clients) that one shim serves together; the next is
 /// refused as busy. More: each costs memory in every shim. Fewer: twenty people watching one terminal.
@@ -308,6 +310,13 @@ impl Shim {
         Ok(shim)
     }
 
+    /// Where the relay of this installation has its socket.
+    fn run_directory(&self) -> Option<File> {
+        // `RUN/c/NAME`
+        let run = self.directory.parent()?.parent()?;
+        File::open(run).ok()
+    }
+
     fn write_run_record(&self) -> io::Result<()> {
         let record = RunRecord {
             protocol: PROTOCOL,
@@ -322,6 +331,8 @@ impl Shim {
     fn begin(&mut self) -> Result<(), ShimError> {
         let mut order = self.launch.order.clone();
         order.hostname = spec::plain_hostname(&order.hostname);
+        // Opened while its path is still in sight.
+        let relay = order.egress.as_ref().and_then(|_| self.run_directory());
         let ids = UserNamespace::make(order.ids)?;
         let mut ours = vec![
             self.directory.as_path(),
@@ -397,6 +408,13 @@ impl Shim {
         let _ = fs::write("/proc/self/oom_score_adj", "-999");
         let identity = ProcessIdentity::of(created.pid)?;
         network::raise_loopback(created.pid)?;
+        if let (Some(egress), Some(relay)) = (order.egress.clone(), relay) {
+            // Before the command runs: its first connection finds a listener. Where that fails, the node asks again.
+            let opened = hand_over(&relay, &order, egress, &identity);
+            if let Err(error) = opened {
+                tracing::warn!("the session's network is not open yet: {error}");
+            }
+        }
         if let Some(group) = self.group.unified_directory() {
             // Between create and start nothing of the container has run yet.
             devices::fence(&group, &order.devices)
@@ -445,9 +463,11 @@ impl Shim {
             None if rootfs::directory_inside(&root, &user.home) => user.home.clone(),
             None => "/".to_owned(),
         };
+        let reached = order.egress.as_ref().map(SessionEgress::hosts);
         let hosts = format!(
-            "127.0.0.1\tlocalhost {0}\n::1\tlocalhost ip6-localhost ip6-loopback\n",
-            order.hostname
+            "127.0.0.1\tlocalhost {0}\n::1\tlocalhost ip6-localhost ip6-loopback\n{1}",
+            order.hostname,
+            reached.unwrap_or_default()
         );
         let hostname = format!("{}\n", order.hostname);
         for (name, text) in [
@@ -1532,6 +1552,22 @@ fn skipped(bytes: u64) -> Vec<u8> {
     .into_bytes()
 }
 
+/// Lets the relay serve the container until its first process ends.
+fn hand_over(
+    run: &File,
+    order: &ContainerSpec,
+    egress: SessionEgress,
+    first: &ProcessIdentity,
+) -> io::Result<()> {
+    let namespace = File::open(format!("/proc/{}/ns/net", first.pid))?;
+    let process = first.open()?.ok_or(io::ErrorKind::NotFound)?;
+    let name = order.name.to_string();
+    let request = RelayRequest::Open { name, egress };
+    RelayConnection::below(run)?
+        .ask(&request, &[namespace.as_fd(), process.as_fd()])
+        .map(drop)
+}
+
 fn environment(order: &ContainerSpec, user: &ContainerUser) -> Vec<(String, String)> {
     let mut all = Vec::new();
     put_variable(&mut all, "PATH", DEFAULT_PATH);
@@ -1541,6 +1577,9 @@ fn environment(order: &ContainerSpec, user: &ContainerUser) -> Vec<(String, Stri
     put_variable(&mut all, "HOSTNAME", &order.hostname);
     if order.terminal.is_some() {
         put_variable(&mut all, "TERM", "xterm-256color");
+    }
+    for (name, value) in order.egress.iter().flat_map(SessionEgress::variables) {
+        put_variable(&mut all, &name, &value);
     }
     for (name, value) in &order.environment {
         put_variable(&mut all, name, value);

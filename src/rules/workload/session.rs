@@ -13,6 +13,7 @@ use super::remarks::Remarks;
 use super::spec::SessionSpec;
 use super::state::{DesiredState, EndedSession, LastPlace, Lifecycle, PlacedSession, SessionState};
 use crate::codes;
+use crate::egress::SessionEgress;
 use crate::incident::{EnforcementAction, MemoryIncident};
 use crate::names::{ContainerName, NodeId, SessionId, SessionName, UserId, UserName};
 use crate::reason::Reason;
@@ -40,6 +41,9 @@ pub struct Session {
     /// Folders of its owner that are shown inside, by place.
     #[serde(default)]
     pub mounts: Vec<FolderMount>,
+    /// What it reaches outside, by the policy of its launch; nothing where it is None.
+    #[serde(default)]
+    pub egress: Option<SessionEgress>,
     /// Where it stands, and the containers it has there.
     pub lifecycle: Lifecycle,
     pub desired: DesiredState,
@@ -135,6 +139,7 @@ impl Session {
             precedence: Precedence::default(),
             spec,
             mounts: Vec::new(),
+            egress: None,
             lifecycle: Lifecycle::Pending,
             desired: DesiredState::Run,
             paused: false,

@@ -2,8 +2,8 @@
 //! them. Lowering a limit ends nothing.
 
 use api::policies::{
-    EffectiveLimitView, LimitsBody, NewPolicyBody, PolicyPatchBody, PolicyUseBody, PolicyUseView,
-    PolicyView,
+    EffectiveLimitView, EgressBody, LimitsBody, NewPolicyBody, PolicyPatchBody, PolicyUseBody,
+    PolicyUseView, PolicyView,
 };
 use rules::names::{PolicyId, TenantName, UserId};
 use rules::object::Object;
@@ -55,7 +55,8 @@ pub fn no_room(known: usize) -> Option<Refusal> {
 
 /// Makes a policy, attached to nothing.
 ///
-/// Errors: `policy.name-invalid`, `policy.name-taken`, `policy.too-many`.
+/// Errors: `policy.name-invalid`, `policy.name-taken`, `policy.too-many`, `egress.network-unknown`, `egress.target-invalid`,
+/// `egress.too-many`.
 pub async fn create(
     server: &Server,
     caller: &Caller,
@@ -63,6 +64,7 @@ pub async fn create(
 ) -> Result<PolicyView, Failure> {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
     let (name, limits) = (name_of(&asked.name)?, limits_of(asked.limits)?);
+    let egress = asked.egress.read()?;
     let actor = caller.name.clone();
     server
         .catalog()
@@ -74,10 +76,11 @@ pub async fn create(
                 id: PolicyId::make(rows.now, base::observe::random()),
                 name,
                 limits,
+                egress,
                 generation: 1,
             };
             rows.insert_policy(&policy)?;
-            let told = policy.limits.told();
+            let told = told(&policy);
             note(rows, actor.as_str(), &policy, "policy.added", "", &told)?;
             show(rows, policy)
         })
@@ -101,6 +104,10 @@ pub async fn change(
         .limits
         .map(|Object(limits)| limits_of(limits))
         .transpose()?;
+    let egress = patch
+        .egress
+        .map(|Object(egress)| egress.read())
+        .transpose()?;
     let (actor, which) = (caller.name.clone(), which.to_owned());
     server
         .catalog()
@@ -112,15 +119,17 @@ pub async fn change(
             let changed = PolicyRecord {
                 name: name.unwrap_or_else(|| policy.name.clone()),
                 limits: limits.unwrap_or(policy.limits),
+                egress: egress.unwrap_or_else(|| policy.egress.clone()),
                 ..policy.clone()
             };
             if changed == policy {
                 return show(rows, policy);
             }
             rows.put_policy(&changed)?;
-            let (before, after) = match changed.limits == policy.limits {
+            let is_renamed = changed.limits == policy.limits && changed.egress == policy.egress;
+            let (before, after) = match is_renamed {
                 true => (policy.name.clone(), changed.name.clone()),
-                false => (policy.limits.told(), changed.limits.told()),
+                false => (told(&policy), told(&changed)),
             };
             let actor = actor.as_str();
             note(rows, actor, &changed, "policy.changed", &before, &after)?;
@@ -143,7 +152,7 @@ pub async fn remove(server: &Server, caller: &Caller, which: &str) -> Result<(),
                 return Err(refusals::policy_in_use(&policy.name, uses).into());
             }
             rows.forget_policy(policy.id)?;
-            let told = policy.limits.told();
+            let told = told(&policy);
             note(rows, actor.as_str(), &policy, "policy.removed", &told, "")
         })
         .await
@@ -305,6 +314,16 @@ fn name_of(typed: &str) -> Result<String, Refusal> {
     }
 }
 
+/// What a policy says, as audit rows tell it.
+fn told(policy: &PolicyRecord) -> String {
+    let limits = policy.limits.told();
+    match &policy.egress {
+        None => limits,
+        Some(egress) if limits.is_empty() => format!("network {}", egress.told()),
+        Some(egress) => format!("{limits}, network {}", egress.told()),
+    }
+}
+
 fn find(view: &ReadTransaction<'_>, which: &str) -> Result<PolicyRecord, Failure> {
     let found = view.policy_called(which)?;
     found.ok_or_else(|| refusals::policy_not_found().into())
@@ -328,6 +347,7 @@ fn show(view: &ReadTransaction<'_>, policy: PolicyRecord) -> Result<PolicyView, 
         uses: uses_of(view, policy.id)?,
         name: policy.name,
         limits: LimitsBody::from(policy.limits),
+        egress: EgressBody::from(policy.egress.as_ref()),
         generation: policy.generation,
     })
 }

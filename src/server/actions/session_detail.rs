@@ -6,7 +6,7 @@ use std::sync::Arc;
 use api::events::EventView;
 use api::gpus::Gpus;
 use api::idle_rules::SessionIdleView;
-use api::sessions::SessionView;
+use api::sessions::{ConnectionView, SessionView};
 use rules::blocker::PlacementBlocker;
 use rules::permissions::Permission;
 use rules::placement::{self, Explanation};
@@ -31,6 +31,8 @@ pub struct SessionDetail {
     pub restart: Option<PlacementBlocker>,
     /// Oldest first.
     pub events: Vec<EventView>,
+    /// What it connects to outside, the latest first.
+    pub connections: Vec<ConnectionView>,
     pub overview: Overview,
     pub gpus: Gpus,
     /// Warnings of being idle that hold now.
@@ -108,6 +110,7 @@ async fn read_with(
                 session: NameCache::new(view)?.show(&row)?,
                 why: sessions::explained(view, &snapshot, &row, &caller, now)?,
                 events: sessions::history(view, &row)?,
+                connections: sessions::connections_of(view, &row)?,
                 overview: overview::summary(&own, view, &snapshot, &caller, now)?,
                 gpus: gpus::of(&own, &snapshot, &caller, now),
                 idle: idle_rules::state_of(view, &row)?,

@@ -3,7 +3,7 @@
 
 use api::events::EventView;
 use api::page::ListPage;
-use api::sessions::{ListQuery, SessionView};
+use api::sessions::{ConnectionView, ListQuery, SessionView};
 use rules::blockers;
 use rules::names::{ContainerName, SessionId, SessionName};
 use rules::notices;
@@ -41,7 +41,7 @@ pub use change::{
 };
 pub use commit::{commit, preview_commit};
 pub(crate) use launch::{LaunchForMembers, effective_limits, limits_of_user, project_of_launch};
-pub use launch::{Launched, duplicate, launch, preview};
+pub use launch::{Launched, duplicate, has_networks, launch, preview};
 pub use overview::{
     HeldSlice, MenuCounts, NodeOverview, Overview, OwnUsage, StateCounts, menu_counts, overview,
     samples,
@@ -195,6 +195,40 @@ pub async fn why(server: &Server, caller: &Caller, id: &str) -> Result<Explanati
             explained(view, &snapshot, &row, &caller, now)
         })
         .await
+}
+
+/// What a session connects to outside, and what was refused, the latest first; at most 64 rows.
+///
+/// Errors: those of `get`.
+pub async fn connections(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+) -> Result<Vec<ConnectionView>, Failure> {
+    server.catalog().read_now("show connections", |view| {
+        let row = find(view, caller, Permission::SessionsRead, id)?;
+        connections_of(view, &row)
+    })
+}
+
+/// The same of a session that was found.
+pub(super) fn connections_of(
+    view: &ReadTransaction<'_>,
+    row: &Session,
+) -> Result<Vec<ConnectionView>, Failure> {
+    let rows = view.connections_of(row.id)?.into_iter();
+    let shown = rows.map(|one| ConnectionView {
+        incarnation: one.incarnation,
+        host: one.row.host,
+        port: one.row.port,
+        outcome: one.row.outcome.word().to_owned(),
+        count: one.row.count,
+        sent: one.row.sent,
+        received: one.row.received,
+        first_at: one.first_at,
+        last_at: one.row.last_at,
+    });
+    Ok(shown.collect())
 }
 
 /// Why a session is where it is, and what it takes of budgets, as the caller may read it.

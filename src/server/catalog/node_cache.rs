@@ -3,11 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
+use rules::egress::EgressReport;
 use rules::messages::{DeviceUse, NodeReport, PartitionFailure};
-use rules::names::NodeId;
+use rules::names::{ContainerName, NodeId};
 use rules::policy::SharePolicy;
 use rules::units::Timestamp;
+
+/// How often counts of connections are written. Shorter: more commits while sessions are connected. Longer: their pages are
+/// older.
+const CONNECTIONS_EACH: Duration = Duration::from_secs(10);
 
 /// What belongs to a world and stands in no row. When each machine was last heard of: a machine that has
 /// nothing new to say causes no write, and after a restart the rows' older times are right. What its
@@ -18,6 +24,8 @@ pub(crate) struct NodeCache {
     times: Arc<Mutex<BTreeMap<NodeId, Timestamp>>>,
     policy: Arc<RwLock<SharePolicy>>,
     told: Arc<Mutex<BTreeMap<NodeId, NodeTelemetry>>>,
+    /// Of each machine the connections that were written last, and when.
+    connections: Arc<Mutex<BTreeMap<NodeId, (Instant, Vec<EgressReport>)>>>,
     version: Arc<AtomicU64>,
 }
 
@@ -57,6 +65,29 @@ impl NodeCache {
             self.raise();
         }
         changed
+    }
+
+    /// Keeps what a report counted of connections; true where it is to be written now.
+    pub(super) fn note_connections(&self, report: &NodeReport) -> bool {
+        let mut known = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let hosts = |reports: &[EgressReport]| -> Vec<(ContainerName, usize)> {
+            let each = reports.iter();
+            each.map(|one| (one.container, one.rows.len())).collect()
+        };
+        let is_due = match known.get(&report.node) {
+            None => !report.egress.is_empty(),
+            Some((_, before)) if *before == report.egress => false,
+            Some((at, before)) => {
+                at.elapsed() >= CONNECTIONS_EACH || hosts(before) != hosts(&report.egress)
+            }
+        };
+        if is_due {
+            known.insert(report.node, (Instant::now(), report.egress.clone()));
+        }
+        is_due
     }
 
     pub(super) fn told(&self) -> MutexGuard<'_, BTreeMap<NodeId, NodeTelemetry>> {

@@ -1,6 +1,7 @@
 //! Rows of policies: which limits hold at the levels that a session belongs to, and what is in use of them.
 //! Decides nothing; `rules::quota` does.
 
+use rules::egress::EgressPolicy;
 use rules::names::{PolicyId, UserId};
 use rules::quota::{
     AttachedPolicy, LimitKind, LimitUsage, PolicyLevel, PolicyLimits, ScopedPolicy,
@@ -21,6 +22,8 @@ pub(crate) struct PolicyRecord {
     pub(crate) id: PolicyId,
     pub(crate) name: String,
     pub(crate) limits: PolicyLimits,
+    /// What it says of networks.
+    pub(crate) egress: Option<EgressPolicy>,
     pub(crate) generation: u64,
 }
 
@@ -52,6 +55,7 @@ fn policy_row(row: &Row<'_>) -> rusqlite::Result<PolicyRecord> {
         id: PolicyId(value::id(row, "id")?),
         name: row.get("name")?,
         limits: value::json(row, "limits")?,
+        egress: value::json_or_none(row, "egress")?,
         generation: value::unsigned(row, "generation")?,
     })
 }
@@ -129,6 +133,48 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// What holds for networks of these subjects: of their policies the narrowest that says something. Costs a visit of each
+    /// policy that does.
+    pub(crate) fn egress_policy(
+        &self,
+        subjects: &PolicySubjects,
+    ) -> Result<Option<EgressPolicy>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select policy_use.subject_kind, policy.egress
+             from policy_use
+             join policy on policy.id = policy_use.policy
+             where policy.egress is not null
+             and (
+                 policy_use.subject_kind = 'site'
+                 or (policy_use.subject_kind = 'domain' and policy_use.subject = ?1)
+                 or (policy_use.subject_kind in ('project', 'member') and policy_use.subject = ?2)
+                 or (policy_use.subject_kind = 'user' and policy_use.subject = ?3)
+             )",
+        )?;
+        let rows = statement.query_map(
+            [
+                subjects.domain.0.as_bytes(),
+                subjects.project.0.as_bytes(),
+                subjects.user.0.as_bytes(),
+            ],
+            |row| {
+                let level = value::word(row, "subject_kind", PolicyLevel::parse)?;
+                Ok((level, value::json::<EgressPolicy>(row, "egress")?))
+            },
+        )?;
+        let all: Vec<(PolicyLevel, EgressPolicy)> = rows.collect::<Result<_, _>>()?;
+        let narrowest = all.into_iter().max_by_key(|(level, _)| *level);
+        Ok(narrowest.map(|(_, policy)| policy))
+    }
+
+    /// Whether any policy says something of networks. Costs a visit of each policy.
+    pub(crate) fn has_egress_policies(&self) -> Result<bool, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select exists (select 1 from policy where egress is not null)")?
+            .query_row([], |row| row.get(0))?)
+    }
+
     fn has_policies_below_site(&self) -> Result<bool, Failure> {
         Ok(self
             .connection
@@ -200,9 +246,9 @@ impl ReadTransaction<'_> {
 
     /// All policies, by name.
     pub(crate) fn policies(&self) -> Result<Vec<PolicyRecord>, Failure> {
-        let mut statement = self
-            .connection
-            .prepare_cached("select id, name, limits, generation from policy order by name")?;
+        let mut statement = self.connection.prepare_cached(
+            "select id, name, limits, egress, generation from policy order by name",
+        )?;
         let rows = statement.query_map([], policy_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
@@ -213,7 +259,7 @@ impl ReadTransaction<'_> {
         Ok(self
             .connection
             .prepare_cached(
-                "select id, name, limits, generation
+                "select id, name, limits, egress, generation
                  from policy
                  where id = ?1 or (?1 is null and name = ?2)",
             )?
@@ -339,12 +385,14 @@ impl Rows<'_> {
         self.refuse_taken_name(policy)?;
         self.connection
             .prepare_cached(
-                "insert into policy (id, name, limits, generation) values (?1, ?2, ?3, ?4)",
+                "insert into policy (id, name, limits, egress, generation)
+                 values (?1, ?2, ?3, ?4, ?5)",
             )?
             .execute((
                 policy.id.0.as_bytes(),
                 &policy.name,
                 value::text(&policy.limits),
+                policy.egress.as_ref().map(value::text),
                 value::signed(policy.generation),
             ))?;
         Ok(())
@@ -356,13 +404,14 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "update policy
-                 set name = ?2, limits = ?3, generation = generation + 1
+                 set name = ?2, limits = ?3, egress = ?4, generation = generation + 1
                  where id = ?1",
             )?
             .execute((
                 policy.id.0.as_bytes(),
                 &policy.name,
                 value::text(&policy.limits),
+                policy.egress.as_ref().map(value::text),
             ))?;
         Ok(())
     }

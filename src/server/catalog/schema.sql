@@ -617,7 +617,7 @@ CREATE TABLE policy (
     name text not null unique,
     limits text not null check (json_valid(limits)),
     generation integer not null
-) strict;
+, egress text check (egress is null or json_valid(egress))) strict;
 
 CREATE TABLE "policy_use" (
     subject_kind text not null

@@ -34,7 +34,7 @@ use crate::Failure;
 
 /// What a row keeps, in this order: as `from_row` reads it, and `columns` writes it. The statements are made from
 /// this list, so a column stands in these three places of this file and nowhere else.
-pub(super) const COLUMNS: [&str; 48] = [
+pub(super) const COLUMNS: [&str; 49] = [
     "id",
     "name",
     "owner",
@@ -83,6 +83,7 @@ pub(super) const COLUMNS: [&str; 48] = [
     "yields",
     "preempted_count",
     "mounts",
+    "egress",
 ];
 
 /// Writes a new row.
@@ -235,6 +236,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         },
         preempted_count: row.get(next())?,
         mounts: value::json(row, next())?,
+        egress: value::json_or_none(row, next())?,
     })
 }
 
@@ -695,5 +697,6 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(session.precedence.yields),
         Box::new(session.preempted_count),
         Box::new(value::text(&session.mounts)),
+        Box::new(session.egress.as_ref().map(value::text)),
     ]
 }

@@ -2,6 +2,7 @@
 
 mod app_ports;
 pub(crate) mod audit;
+mod connections;
 mod containers;
 pub(crate) mod dump;
 mod edges;

@@ -149,6 +149,7 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
                     catalog.heard_devices(&report);
                     catalog.health().heard(&report.problems);
                     catalog.record_usage(&report, at);
+                    catalog.record_connections(&report);
                     let known = !heard.contains_key(&report.node)
                         && absorbed
                             .get(&report.node)

@@ -442,6 +442,7 @@ async fn a_machine_tells_who_is_paused_for_the_disk_and_lets_it_go_on_by_itself(
         devices: Vec::new(),
         mounts: Vec::new(),
         networks: Vec::new(),
+        egress: None,
         want: Want::Run,
         stop_grace_seconds: None,
     };

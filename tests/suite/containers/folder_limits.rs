@@ -60,6 +60,7 @@ fn session(number: u128, folder: FolderId, script: &str) -> ContainerOrder {
             read_only: false,
         }],
         networks: Vec::new(),
+        egress: None,
         want: Want::Run,
         stop_grace_seconds: None,
     }

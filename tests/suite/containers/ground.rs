@@ -85,6 +85,7 @@ impl Ground {
             stop_signal: 15,
             mounts: vec![],
             networks: vec![],
+            egress: None,
             devices: vec![],
             files: vec![],
         }

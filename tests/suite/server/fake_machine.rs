@@ -12,6 +12,7 @@ use base::link::streams::{
 };
 use base::observe::Clock;
 use bytes::Bytes;
+use rules::egress::{EgressOutcome, EgressReport, EgressRow};
 use rules::messages::{Assignment, ContainerStatus, ExitRecord, NodeReport, ReportedState, Want};
 use rules::names::{BootId, ContainerName, NodeId, SessionId};
 use rules::refusal::Refusal;
@@ -34,6 +35,8 @@ pub(crate) struct FakeMachine {
     host_environment: bool,
     /// What each container is held to.
     grants: BTreeMap<ContainerName, Vec<DeviceShare>>,
+    /// One connection of each container to each of its targets.
+    egress: Vec<EgressReport>,
 }
 
 impl FakeMachine {
@@ -42,6 +45,7 @@ impl FakeMachine {
             devices,
             host_environment: true,
             grants: BTreeMap::new(),
+            egress: Vec::new(),
             node,
             boot: BootId(uuid::Uuid::from_u128(7)),
             sights: BTreeMap::new(),
@@ -67,6 +71,23 @@ impl FakeMachine {
     fn follow(&mut self, assignment: &Assignment, now: Timestamp) {
         let wanted: Vec<ContainerName> = assignment.containers.iter().map(|c| c.name).collect();
         self.sights.retain(|name, _| wanted.contains(name));
+        let connected = assignment.containers.iter().filter_map(|order| {
+            let targets = &order.egress.as_ref()?.targets;
+            let rows = targets.iter().map(|target| EgressRow {
+                host: target.name().unwrap_or_default(),
+                port: target.port,
+                outcome: EgressOutcome::Opened,
+                count: 1,
+                sent: 10,
+                received: 20,
+                last_at: now,
+            });
+            Some(EgressReport {
+                container: order.name,
+                rows: rows.collect(),
+            })
+        });
+        self.egress = connected.collect();
         for order in &assignment.containers {
             self.grants.insert(order.name, order.devices.clone());
             let sight = self
@@ -126,6 +147,7 @@ impl FakeMachine {
             problems: Vec::new(),
             device_uses: Vec::new(),
             partition_failures: Vec::new(),
+            egress: self.egress.clone(),
             incidents: Vec::new(),
         }
     }

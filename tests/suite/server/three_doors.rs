@@ -51,6 +51,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ),
     (
         "GET /sessions/{id}",
+        &["listSessionConnections"],
+        &["session connections x"],
+    ),
+    (
+        "GET /sessions/{id}",
         &["explainSession"],
         &["why x", "session why x"],
     ),

@@ -5,6 +5,7 @@
 use rules::announcement::MAX_ANNOUNCEMENT_LENGTH;
 use rules::branding::{HUES, MAX_BRAND_NAME, MAX_FOOTER_LENGTH, MAX_LOGO_BYTES, MAX_SIGN_IN_TEXT};
 use rules::commit::{MAX_EXCLUDED, MAX_EXCLUDED_LENGTH};
+use rules::egress::NetworkMode;
 use rules::fair_share::QueueOrder;
 use rules::folder::{HOME, MAX_FOLDER_NAME};
 use rules::idleness::{EXTEND_SECONDS, MAX_EXEMPT_LENGTH};
@@ -51,6 +52,9 @@ const MONTH: &str = "^(|(19[7-9][0-9]|[2-8][0-9]{3})-(0[1-9]|1[0-2]))$";
 /// An address over TLS. Neither programs of this machine, which may go without, nor hosts that are an IP address are said
 /// here: generated requests would name machines of strangers.
 const WEBHOOK: &str = r"^https://([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?|([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)(:([1-9][0-9]{0,3}|[1-5][0-9]{4}))?([/?][!$%&'()*+,./0-9:;=?@A-Z\[\]_a-z~-]*)?$";
+/// A name of a host that no address looks like, and a port.
+const TARGET: &str =
+    r"^[a-z]([a-z0-9-]{0,30}[a-z0-9])?(\.[a-z]([a-z0-9-]{0,30}[a-z0-9])?){1,3}:[1-9][0-9]{0,3}$";
 /// The line of an Ed25519 key. Keys of the other kinds are taken too and not said here: hardly any text that looks like one
 /// is one.
 const SSH_KEY: &str =
@@ -178,6 +182,21 @@ fn webhook_kinds() -> Value {
         "minItems": 1,
         "maxItems": MAX_WEBHOOK_KINDS,
         "items": {"pattern": "^[a-z]([a-z.-]*[a-z])?$", "maxLength": MAX_WEBHOOK_KIND},
+    })
+}
+
+/// Targets are by name here; addresses, networks and patterns are taken and not said: generated requests would name machines of
+/// strangers.
+fn egress() -> Value {
+    json!({
+        "properties": {
+            "networks": {"items": {"enum": NetworkMode::ALL.map(NetworkMode::word)}},
+            "targets": {"items": {"pattern": TARGET}},
+        },
+        "anyOf": [
+            {"required": ["networks"], "properties": {"networks": {"minItems": 1}}},
+            {"properties": {"targets": {"maxItems": 0}}},
+        ],
     })
 }
 
@@ -437,6 +456,8 @@ fn all() -> Vec<(&'static str, Value)> {
         ),
         ("/NewWebhook/properties/address", webhook_address()),
         ("/NewWebhook/properties/kinds", webhook_kinds()),
+        ("/NewPolicy/properties/egress", egress()),
+        ("/PolicyPatch/properties/egress", egress()),
         ("/WebhookPatch/properties/address", webhook_address()),
         ("/WebhookPatch/properties/kinds", webhook_kinds()),
         (

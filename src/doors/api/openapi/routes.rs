@@ -237,6 +237,15 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/sessions/{id}/connections",
+        operation: "listSessionConnections",
+        summary: "What a session connects to outside, and what was refused, the latest first",
+        needs: READ,
+        answer: SuccessReply::Schema("SessionConnectionPage"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/sessions/{id}/logs",
         operation: "readLog",
         tag: "streams",

@@ -24,6 +24,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "기다리는 이유, 여기서 실행되는 이유, 또는 끝난 이유",
     ),
     ("listSessionEvents", "세션에서 일어난 일"),
+    (
+        "listSessionConnections",
+        "세션이 밖에서 연결한 곳과 거부된 곳",
+    ),
     ("readLog", "세션이 쓴 출력"),
     ("attach", "주 프로세스의 터미널"),
     ("exec", "세션 안에서 명령을 실행합니다"),

@@ -4,6 +4,7 @@ use api::events::EventView;
 use api::gpus::Gpu;
 use api::sessions::SessionView;
 use rules::devices::WHOLE;
+use rules::egress::NetworkMode;
 use rules::placement::MAX_PREEMPTIONS;
 use rules::policy::SharePolicy;
 use rules::session::{SessionKind, SessionState};
@@ -250,7 +251,7 @@ pub(super) fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec
             t.where_given(given.cpu, components::size(given.memory.0)),
         ),
         (t.where_shm().to_owned(), components::size(given.shm.0)),
-        (t.where_network().to_owned(), t.where_loopback().to_owned()),
+        (t.where_network().to_owned(), network(t, session.network)),
     ]);
     if let Some(disk) = given.disk {
         all.push((t.where_disk().to_owned(), components::size(disk.0)));
@@ -343,6 +344,15 @@ pub(super) fn remote(
     .collect()
 }
 
+fn network(t: Text, mode: NetworkMode) -> String {
+    let words = match mode {
+        NetworkMode::None => t.where_loopback(),
+        NetworkMode::List => t.where_network_list(),
+        NetworkMode::Proxy => t.where_network_proxy(),
+    };
+    words.to_owned()
+}
+
 pub(super) fn settings(t: Text, session: &SessionView) -> Vec<(String, String)> {
     let shown = launch_texts::shown::<Text>().into_iter();
     let shown = shown.map(|text| ((text.title)(t).to_owned(), (text.give)(session, &t)));
@@ -363,6 +373,8 @@ pub(super) fn settings(t: Text, session: &SessionView) -> Vec<(String, String)> 
     }
     let mounts = session.mounts.iter();
     all.extend(mounts.map(|mount| (t.settings_mount().to_owned(), mount.to_string())));
+    let targets = session.targets.iter();
+    all.extend(targets.map(|target| (t.settings_target().to_owned(), target.clone())));
     all.extend(
         session
             .env

@@ -1758,6 +1758,15 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
         alert: None,
         idle: None,
         refused: None,
+        is_connected: true,
+        connections: vec![super::super::session::ConnectionLine {
+            host: "warehouse.plant:3306".into(),
+            said: t.connections_opened(),
+            tone: "",
+            count: 12,
+            bytes: "1.2 MiB".into(),
+            when: "16:40".into(),
+        }],
         processes: vec![super::super::session::ProcessRow {
             pid: 12,
             name: "python3".into(),

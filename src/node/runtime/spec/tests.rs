@@ -30,6 +30,7 @@ fn order() -> ContainerSpec {
         stop_signal: 15,
         mounts: vec![],
         networks: vec![],
+        egress: None,
         devices: vec![],
         files: vec![],
     }

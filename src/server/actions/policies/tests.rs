@@ -29,6 +29,7 @@ fn new(name: &str, limits: LimitsBody) -> NewPolicyBody {
     NewPolicyBody {
         name: name.to_owned(),
         limits,
+        egress: Default::default(),
     }
 }
 
@@ -168,6 +169,7 @@ async fn a_change_names_its_version_and_a_user_changes_none() {
     let patch = || PolicyPatchBody {
         name: None,
         limits: Some(Object(limits)),
+        egress: None,
     };
     let stale = change(&server, &boss, "default", patch(), Some(9)).await;
     assert_eq!(code(stale), "policy.stale");
@@ -190,4 +192,65 @@ async fn a_change_names_its_version_and_a_user_changes_none() {
     assert_eq!(code(remove(&server, &mina, "default").await), denied);
     let own = to(PolicyLevel::User, "mina");
     assert_eq!(code(attach(&server, &mina, "default", own).await), denied);
+}
+
+#[tokio::test]
+async fn a_policy_says_which_networks_a_launch_may_choose() {
+    use api::sessions::LaunchRequest;
+    use rules::egress::NetworkMode;
+
+    use super::super::sessions;
+
+    let (server, boss, mina) = a_server().await;
+    server.put_test_node("fardel-01");
+    let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect();
+    let body = |networks: &[&str], targets: &[&str]| NewPolicyBody {
+        egress: EgressBody {
+            networks: words(networks),
+            targets: words(targets),
+        },
+        ..new("plant", LimitsBody::default())
+    };
+    let launch = async |network: Option<&str>| {
+        let request = LaunchRequest {
+            network: network.map(str::to_owned),
+            ..LaunchRequest::default()
+        };
+        let launched = sessions::launch(&server, &mina, request, None).await;
+        launched.map(|mut launched| launched.sessions.remove(0))
+    };
+    assert_eq!(launch(None).await.unwrap().network, NetworkMode::None);
+    assert_eq!(code(launch(Some("list")).await), "egress.not-allowed");
+    assert_eq!(code(launch(Some("open")).await), "egress.network-unknown");
+    for (networks, targets, refused) in [
+        (&["open"][..], &[][..], "egress.network-unknown"),
+        (&["list"][..], &["x"][..], "egress.target-invalid"),
+    ] {
+        let made = create(&server, &boss, body(networks, targets)).await;
+        assert_eq!(code(made), refused);
+    }
+    let target = "db=10.1.2.3:5432";
+    let made = create(&server, &boss, body(&["list", "none"], &[target])).await;
+    assert_eq!(made.unwrap().egress.targets, [target]);
+    let own = to(PolicyLevel::User, "mina");
+    attach(&server, &boss, "plant", own).await.unwrap();
+    let usual = launch(None).await.unwrap();
+    assert_eq!(usual.network, NetworkMode::List);
+    assert_eq!(usual.targets, [target]);
+    assert_eq!(
+        launch(Some("none")).await.unwrap().network,
+        NetworkMode::None
+    );
+    assert_eq!(code(launch(Some("proxy")).await), "egress.not-allowed");
+    // What it no longer says holds for what is launched from now on; what is there keeps its own.
+    let patch = PolicyPatchBody {
+        egress: Some(Object(EgressBody::default())),
+        ..PolicyPatchBody::default()
+    };
+    change(&server, &boss, "plant", patch, None).await.unwrap();
+    assert_eq!(launch(None).await.unwrap().network, NetworkMode::None);
+    let kept = sessions::get(&server, &mina, &usual.id.to_string()).await;
+    assert_eq!(kept.unwrap().network, NetworkMode::List);
+    let shown = sessions::connections(&server, &mina, &usual.id.to_string()).await;
+    assert!(shown.unwrap().is_empty());
 }

@@ -20,6 +20,7 @@ use super::discreet;
 use super::find::find;
 use super::launch::{
     keep_within_limits, lower_priority, put_priority, refuse_document_gone, refuse_own_full_queue,
+    renew_egress,
 };
 use super::view::NameCache;
 use crate::access::Caller;
@@ -92,6 +93,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                     let subjects = subjects_of(session);
                     keep_within_limits(rows, &subjects, &mut session.spec, None)?;
                     lower_priority(rows, &subjects, &mut session.precedence)?;
+                    renew_egress(rows, &subjects, session)?;
                     refuse_own_full_queue(rows, &subjects, 1, &session.spec)?;
                     start_within_budget(rows, &seen, session)?;
                     session.begin_again(rows.now);

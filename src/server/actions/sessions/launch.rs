@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use api::mounts::NewMountBody;
 use api::sessions::{LaunchRequest, Resources, SessionView};
 use rules::course::Course;
+use rules::egress::{self, NetworkMode, SessionEgress};
 use rules::folder::{FolderMount, RequestedMount};
 use rules::image::CatalogImage;
 use rules::names::{FolderId, ResourceGroupId, SessionId, SessionName, UserId};
@@ -65,6 +66,8 @@ struct CheckedLaunch {
     spec: session::SessionSpec,
     device_affinity: Option<String>,
     mounts: Vec<FolderMount>,
+    /// What it reaches outside.
+    egress: Option<SessionEgress>,
     group: ResourceGroupId,
     replicas: u32,
     /// The word a made-up name begins with.
@@ -81,7 +84,7 @@ const NAMES_TRIED: u32 = 8;
 ///
 /// Errors: what is wrong with the request, by field; `session.name-taken`; what no machine here
 /// could ever hold; `idempotency.key-reused`; `disk.full`; `launch.owner-denied`, `launch.owner-unknown` where it
-/// is for another user; `preset.unknown`; `group.not-allowed`, `group.none`, `group.kind`, `group.reservation`.
+/// is for another user; `egress.not-allowed`; `preset.unknown`; `group.not-allowed`, `group.none`, `group.kind`, `group.reservation`.
 pub async fn launch(
     server: &Server,
     caller: &Caller,
@@ -99,6 +102,7 @@ pub async fn launch(
     let (device_affinity, priority) = (request.device_affinity.clone(), request.priority);
     let (project, owner) = (request.project.clone(), request.owner.clone());
     let mounts = api::mounts::requested(&request.mounts)?;
+    let network = network_of(&request)?;
     let validated = RequestedLaunch::from(request).validate(now)?;
     let (draft, project, subject) = server.catalog().read_now("understand a launch", |view| {
         let whose = for_whom(view, caller, owner.as_deref(), project, now)?;
@@ -126,6 +130,7 @@ pub async fn launch(
                 let mut draft = draft;
                 // It may have gone, or been closed to the owner, since it was looked up.
                 (draft.group, _) = asked.find(rows, &subject, project.as_deref(), rows.now)?;
+                draft.egress = egress::chosen(rows.egress_policy(&subjects)?.as_ref(), network)?;
                 let limits = limits_of(rows, &subjects, CountedUse::QueueBound)?;
                 keep_priority(&limits, priority, &mut draft.precedence)?;
                 let place = (subjects.domain, subjects.project);
@@ -154,6 +159,28 @@ pub async fn launch(
         .await;
     folders::forget_unused(server, made);
     launched
+}
+
+/// The network that a launch names; None where it names none. Errors: `egress.network-unknown`.
+fn network_of(request: &LaunchRequest) -> Result<Option<NetworkMode>, Refusal> {
+    let named = request.network.as_deref().map(str::trim);
+    let Some(named) = named.filter(|word| !word.is_empty()) else {
+        return Ok(None);
+    };
+    let mode = NetworkMode::parse(named);
+    mode.map(Some)
+        .ok_or_else(|| refusals::egress_network_unknown().at("/network"))
+}
+
+/// Whether there is a network to choose: a policy of the site names some. Which of them a launch may choose, its own policies
+/// say.
+pub fn has_networks(server: &Server, caller: &Caller) -> Result<bool, Failure> {
+    if allowed(caller, Permission::SessionsWrite).is_err() {
+        return Ok(false);
+    }
+    server
+        .catalog()
+        .read_now("look for networks", |view| view.has_egress_policies())
 }
 
 /// Refuses folders where the session is another user's: they would be the files of one and the commands of the other.
@@ -571,6 +598,20 @@ pub(super) fn lower_priority(
     Ok(())
 }
 
+/// The network that a session has when it starts once more: that of its launch with the targets that the policies list now, or
+/// none where they do not allow it any more.
+pub(super) fn renew_egress(
+    rows: &ReadTransaction<'_>,
+    subjects: &PolicySubjects,
+    session: &mut session::Session,
+) -> Result<(), Failure> {
+    if let Some(before) = &session.egress {
+        let policy = rows.egress_policy(subjects)?;
+        session.egress = egress::chosen(policy.as_ref(), Some(before.mode)).unwrap_or_default();
+    }
+    Ok(())
+}
+
 /// Gives a session another priority.
 ///
 /// Errors: `priority.out-of-range`; `limit.each` and `priority.not-allowed` where the policies allow no such one.
@@ -644,6 +685,8 @@ pub(crate) struct LaunchForMembers {
     limit: Option<u64>,
     /// As the request has it; None for the usual one, lowered to what each member's policies allow.
     priority: Option<u32>,
+    /// As the request has it; None for the usual one of each member's policies.
+    network: Option<NetworkMode>,
     /// What is said of each group none of whose machines could ever hold it.
     impossible: BTreeMap<ResourceGroupId, Refusal>,
 }
@@ -675,7 +718,7 @@ impl LaunchForMembers {
                 if let Some(name) = preset {
                     request = under_preset(request, &preset_called(view, place, &name)?);
                 }
-                let priority = request.priority;
+                let (priority, network) = (request.priority, network_of(&request)?);
                 let validated = RequestedLaunch::from(request).validate(now)?;
                 // Each member has a group of their own, which may be none of the caller's.
                 let founding = ResourceGroupId::DEFAULT;
@@ -706,6 +749,7 @@ impl LaunchForMembers {
                     place,
                     limit: course.max_runtime_seconds,
                     priority,
+                    network,
                     impossible,
                 })
             })
@@ -739,6 +783,8 @@ impl LaunchForMembers {
             project,
             user: owner.user,
         };
+        let policy = rows.egress_policy(&subjects)?;
+        draft.egress = egress::chosen(policy.as_ref(), self.network)?;
         let limits = limits_of(rows, &subjects, CountedUse::QueueBound)?;
         keep_priority(&limits, self.priority, &mut draft.precedence)?;
         keep_within_course(self.limit, &mut draft.spec, |spec| {
@@ -818,6 +864,7 @@ pub async fn preview(
     let priority = request.priority;
     let (project, owner) = (request.project.clone(), request.owner.clone());
     let mounts = api::mounts::requested(&request.mounts)?;
+    let network = network_of(&request)?;
     let validated = RequestedLaunch::from(request).validate(now)?;
     refuse_full_queue(server)?;
     let snapshot = server.snapshot().await?;
@@ -854,6 +901,7 @@ pub async fn preview(
             let mut draft = draft;
             let course = view.course_for_launch(&owner.subject, (domain, project), now)?;
             let limit = course.and_then(|course| course.max_runtime_seconds);
+            egress::chosen(view.egress_policy(&subjects)?.as_ref(), network)?;
             let limits = limits_of(view, &subjects, CountedUse::Nothing)?;
             keep_priority(&limits, priority, &mut draft.precedence)?;
             keep_within_course(limit, &mut draft.spec, |spec| {
@@ -927,6 +975,7 @@ pub async fn duplicate(
             command: row.spec.command,
             env: row.spec.env,
             mounts,
+            network: row.egress.as_ref().map(|one| one.mode.word().to_owned()),
             resources: Resources {
                 cpu: Some(demand.cpu),
                 memory: Some(demand.memory),
@@ -1119,6 +1168,7 @@ fn named_things(
         spec,
         device_affinity,
         mounts: Vec::new(),
+        egress: None,
         group,
         replicas: launch.replicas,
         word,
@@ -1248,6 +1298,7 @@ fn insert_named(
         row.precedence = draft.precedence;
         row.device_affinity.clone_from(&draft.device_affinity);
         row.mounts.clone_from(&draft.mounts);
+        row.egress.clone_from(&draft.egress);
         rows.insert_session(&row, actor)?;
         rows.put_session_group(row.id, draft.group)?;
         written.push(row);

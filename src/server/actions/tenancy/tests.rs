@@ -450,6 +450,7 @@ async fn a_lead_launches_for_members_with_their_rights_and_limits_and_nobody_els
                 waiting: Some(1),
                 ..Default::default()
             },
+            egress: Default::default(),
         },
     )
     .await

@@ -40,6 +40,7 @@ fn told(node: NodeId, of: &Session) -> Assignment {
             devices: vec![],
             mounts: Vec::new(),
             networks: Vec::new(),
+            egress: None,
             want: Want::Run,
             stop_grace_seconds: None,
         }],

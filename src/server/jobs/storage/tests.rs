@@ -84,6 +84,7 @@ async fn limit(server: &Server, boss: &Caller, bytes: Bytes) {
     let patch = PolicyPatchBody {
         name: None,
         limits: Some(Object(limits)),
+        egress: None,
     };
     let changed = policies::change(server, boss, "default", patch, None).await;
     changed.unwrap();

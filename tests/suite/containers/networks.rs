@@ -1,0 +1,281 @@
+//! What a session reaches outside: a real container, a real relay and listeners of this machine that the test lists by their
+//! addresses. Nothing of the machine's own network may change by it.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use node::relay::counted;
+use node::runtime::{ExecOrder, RuntimeName};
+use rules::egress::{EgressOutcome, EgressTarget, NetworkMode, SessionEgress};
+
+use super::ground::{Ground, hear};
+
+/// Longer than it takes on a loaded machine; only a hang reaches it.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A relay of the product's own binary, ended with the test.
+struct Relay {
+    process: Child,
+    run: PathBuf,
+}
+
+impl Relay {
+    fn begin(ground: &Ground) -> Self {
+        let run = ground.directory.path().join("run");
+        let process = Command::new(env!("CARGO_BIN_EXE_fardel"))
+            .arg("relay")
+            .arg(&run)
+            .env_clear()
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("started");
+        let relay = Self { process, run };
+        let until = Instant::now() + TIMEOUT;
+        while counted(&relay.run).is_err() {
+            assert!(Instant::now() < until, "the relay does not answer");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        relay
+    }
+
+    /// How often the container did that with the port, as the relay counted.
+    fn count(&self, name: &RuntimeName, port: u16, outcome: EgressOutcome) -> u64 {
+        let all = counted(&self.run).expect("it answers");
+        let one = all.iter().find(|one| one.name == name.as_str());
+        let rows = one.into_iter().flat_map(|one| &one.rows);
+        let meant = rows.filter(|row| row.port == port && row.outcome == outcome);
+        meant.map(|row| row.count).sum()
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A server of this machine that says each line again; tells when a connection is over.
+fn echo() -> (u16, Receiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let (over, ended) = channel();
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let over = over.clone();
+            std::thread::spawn(move || {
+                answer(client);
+                // The test may be over.
+                let _ = over.send(());
+            });
+        }
+    });
+    (port, ended)
+}
+
+fn answer(client: TcpStream) {
+    let mut lines = BufReader::new(client.try_clone().expect("a second handle"));
+    let mut to = client;
+    let mut line = String::new();
+    while lines.read_line(&mut line).is_ok_and(|count| count > 0) {
+        if to.write_all(line.as_bytes()).is_err() {
+            return;
+        }
+        line.clear();
+    }
+}
+
+fn egress(mode: NetworkMode, targets: &[String]) -> SessionEgress {
+    let targets = targets.iter();
+    SessionEgress {
+        mode,
+        targets: targets
+            .map(|text| EgressTarget::parse(text).expect("a target"))
+            .collect(),
+    }
+}
+
+/// What `ip`, `nft` and the kernel's own files say of this machine's network, but for counters.
+fn host_network() -> String {
+    let mut said = String::new();
+    for file in ["route", "fib_trie", "if_inet6", "ipv6_route"] {
+        said += &fs::read_to_string(format!("/proc/net/{file}")).unwrap_or_default();
+    }
+    for words in [
+        &["ip", "-o", "link"][..],
+        &["ip", "rule"],
+        &["nft", "list", "ruleset"],
+    ] {
+        let told = Command::new(words[0]).args(&words[1..]).output();
+        said += &told.map_or_else(
+            |_| String::new(),
+            |told| String::from_utf8_lossy(&told.stdout).into_owned(),
+        );
+    }
+    said
+}
+
+fn wait_for(ground: &Ground, name: &RuntimeName, words: &str) {
+    let until = Instant::now() + TIMEOUT;
+    while !ground.log(name).contains(words) {
+        assert!(
+            Instant::now() < until,
+            "no {words:?} in:\n{}",
+            ground.log(name)
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_session_reaches_what_is_listed_and_nothing_else() {
+    const NAME: &str = "a_session_reaches_what_is_listed_and_nothing_else";
+    let Some(mut ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let relay = Relay::begin(&ground);
+    let before = host_network();
+    let (listed, ended) = echo();
+    let (other, _) = echo();
+    let script = format!(
+        "exec 3<>/dev/tcp/db/{listed} && echo hello >&3 && read -r line <&3 && echo \"got $line\"
+         (exec 4<>/dev/tcp/ip-127-0-0-1/{listed}) && echo by-address
+         for at in 127.0.0.1 127.80.0.1 db; do
+             (exec 4<>/dev/tcp/$at/{other}) 2>/dev/null && echo \"reached $at\"
+         done
+         echo looked
+         until [ -e /tmp/go ]; do sleep 0.05; done
+         echo again >&3; read -r line <&3; echo \"got $line\"
+         exec sleep 1000"
+    );
+    let mut order = ground.order(&["bash", "-c", &script]);
+    let targets = [
+        format!("db=127.0.0.1:{listed}"),
+        format!("127.0.0.1:{listed}"),
+    ];
+    order.egress = Some(egress(NetworkMode::List, &targets));
+    let name = ground.start(&order);
+    ground.running(&name);
+    wait_for(&ground, &name, "looked");
+    let said = ground.log(&name);
+    assert!(said.contains("got hello"), "{said}");
+    assert!(said.contains("by-address"), "{said}");
+    assert!(!said.contains("reached"), "{said}");
+    assert_eq!(relay.count(&name, listed, EgressOutcome::Opened), 2);
+    assert_eq!(relay.count(&name, other, EgressOutcome::Opened), 0);
+    assert_eq!(
+        ground.runtime.listening(&name).expect("looked"),
+        Vec::<u16>::new(),
+        "the relay's listeners are no ports of the session"
+    );
+
+    // The server dies, and another finds the session: its connection is the same.
+    ground.crash();
+    ground.reopen();
+    ground.running(&name);
+    let go = ExecOrder {
+        command: vec!["touch".into(), "/tmp/go".into()],
+        environment: vec![],
+        directory: None,
+        user: None,
+        terminal: None,
+        guest: None,
+        background: None,
+    };
+    let (_, _, code) = hear(&mut ground.runtime.exec(&name, &go).expect("accepted"));
+    assert_eq!(code, Some(0));
+    wait_for(&ground, &name, "got again");
+    assert_eq!(relay.count(&name, listed, EgressOutcome::Opened), 2);
+
+    // The one by address is over already.
+    ended.recv_timeout(TIMEOUT).expect("it ended");
+    let killed = Instant::now();
+    ground.runtime.kill(&name).expect("accepted");
+    ended
+        .recv_timeout(TIMEOUT)
+        .expect("its connection is closed");
+    assert!(
+        killed.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        killed.elapsed()
+    );
+    assert_eq!(
+        host_network(),
+        before,
+        "the machine's own network is as before"
+    );
+}
+
+#[test]
+fn a_proxy_opens_what_its_policy_lists() {
+    const NAME: &str = "a_proxy_opens_what_its_policy_lists";
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let relay = Relay::begin(&ground);
+    let (listed, _listed) = echo();
+    let (other, _other) = echo();
+    let script = format!(
+        "echo \"proxy $HTTPS_PROXY\"
+         ask() {{
+             exec 3<>/dev/tcp/127.127.0.1/4281
+             printf 'CONNECT %s HTTP/1.1\\r\\n\\r\\n' \"$1\" >&3
+             read -r status <&3; echo \"$1 ${{status%$'\\r'}}\"
+         }}
+         ask 127.0.0.1:{other}
+         ask localhost:{listed}
+         ask 127.0.0.1:{listed}
+         read -r rest <&3; echo hello >&3; read -r line <&3; echo \"got $line\"
+         exec sleep 1000"
+    );
+    let mut order = ground.order(&["bash", "-c", &script]);
+    order.egress = Some(egress(NetworkMode::Proxy, &[format!("127.0.0.1:{listed}")]));
+    let name = ground.start(&order);
+    ground.running(&name);
+    wait_for(&ground, &name, "got hello");
+    let said = ground.log(&name);
+    for line in [
+        "proxy http://127.127.0.1:4281".to_owned(),
+        format!("127.0.0.1:{other} HTTP/1.1 403 Forbidden"),
+        format!("localhost:{listed} HTTP/1.1 403 Forbidden"),
+        format!("127.0.0.1:{listed} HTTP/1.1 200 Connection established"),
+    ] {
+        assert!(said.contains(&line), "no {line:?} in:\n{said}");
+    }
+    assert_eq!(relay.count(&name, other, EgressOutcome::NotListed), 1);
+    assert_eq!(relay.count(&name, listed, EgressOutcome::Opened), 1);
+    assert_eq!(relay.count(&name, listed, EgressOutcome::NotListed), 1);
+}
+
+#[test]
+fn a_session_without_a_network_has_nothing_to_reach() {
+    const NAME: &str = "a_session_without_a_network_has_nothing_to_reach";
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let relay = Relay::begin(&ground);
+    let (port, _ended) = echo();
+    let script = format!(
+        "for at in 127.0.0.1 127.80.0.1 127.127.0.1; do
+             for port in {port} 4281; do
+                 (exec 3<>/dev/tcp/$at/$port) 2>/dev/null && echo \"reached $at\"
+             done
+         done
+         env | grep -i proxy; echo looked; exec sleep 1000"
+    );
+    let name = ground.start(&ground.order(&["bash", "-c", &script]));
+    ground.running(&name);
+    wait_for(&ground, &name, "looked");
+    let said = ground.log(&name);
+    assert!(
+        !said.contains("reached") && !said.to_lowercase().contains("proxy"),
+        "{said}"
+    );
+    let served = counted(&relay.run).expect("it answers");
+    assert!(served.iter().all(|one| one.name != name.as_str()));
+}
