@@ -10,6 +10,7 @@ use rules::object::Object;
 use rules::placement::Explanation;
 use rules::reason::Reason;
 use rules::resources::Demand;
+use rules::start_up::StartUpChoice;
 use rules::session::{DesiredState, Outcome, Session, SessionKind, SessionState};
 use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
@@ -116,6 +117,14 @@ pub struct SessionView {
     #[serde(default)]
     #[schema(required = true)]
     pub mounts: Vec<MountView>,
+    /// It starts with its owner's dotfiles and start-up script.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub start_up: bool,
+    /// It has its owner's variables too, so only its owner enters it.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub own_variables: bool,
     pub labels: BTreeMap<String, String>,
     /// What it is for, as its launch said; null where nothing was said.
     #[serde(default)]
@@ -219,6 +228,8 @@ impl SessionView {
             command: row.spec.command.clone(),
             env: row.spec.env.clone(),
             mounts: row.mounts.iter().map(MountView::from).collect(),
+            start_up: row.start_up.choice != StartUpChoice::Nothing,
+            own_variables: row.start_up.choice == StartUpChoice::Variables,
             labels: row.remarks.labels.clone(),
             description: row.remarks.description.clone(),
             resources: row.spec.demand,
@@ -282,6 +293,10 @@ pub struct LaunchRequest {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 8)]
     pub mounts: Vec<NewMountBody>,
+    /// It starts without the dotfiles, the start-up script and the variables of its owner, as one that is launched for
+    /// another user always does.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_start_up: bool,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// What it is for, in one line.
@@ -361,6 +376,7 @@ impl Default for LaunchRequest {
             command: Vec::new(),
             env: BTreeMap::new(),
             mounts: Vec::new(),
+            without_start_up: false,
             labels: BTreeMap::new(),
             description: None,
             preset: None,

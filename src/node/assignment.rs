@@ -273,6 +273,7 @@ mod tests {
             networks: Vec::new(),
             want: Want::Run,
             stop_grace_seconds: None,
+            start_up: rules::start_up::StartUp::default(),
         }
     }
 

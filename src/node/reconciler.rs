@@ -773,6 +773,7 @@ impl Reconciler {
                 .chain(self.disk.incidents())
                 .collect(),
             partition_failures: self.mig_configurator.partition_failures(),
+            start_up_failures: self.start_up_failures(),
         }
     }
 }

@@ -101,6 +101,7 @@ mod tests {
             device_uses: Vec::new(),
             incidents: Vec::new(),
             partition_failures: Vec::new(),
+            start_up_failures: Vec::new(),
         }
     }
 

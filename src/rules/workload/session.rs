@@ -18,6 +18,7 @@ use crate::names::{ContainerName, NodeId, SessionId, SessionName, UserId, UserNa
 use crate::reason::Reason;
 use crate::reasons;
 use crate::resources::DeviceShare;
+use crate::start_up::{SessionStartUp, StartUpFailure};
 use crate::tenancy::{DomainId, ProjectId, Scope};
 use crate::units::Timestamp;
 
@@ -40,6 +41,9 @@ pub struct Session {
     /// Folders of its owner that are shown inside, by place.
     #[serde(default)]
     pub mounts: Vec<FolderMount>,
+    /// What it has of its owner's start-up.
+    #[serde(default)]
+    pub start_up: SessionStartUp,
     /// Where it stands, and the containers it has there.
     pub lifecycle: Lifecycle,
     pub desired: DesiredState,
@@ -135,6 +139,7 @@ impl Session {
             precedence: Precedence::default(),
             spec,
             mounts: Vec::new(),
+            start_up: SessionStartUp::default(),
             lifecycle: Lifecycle::Pending,
             desired: DesiredState::Run,
             paused: false,
@@ -492,6 +497,20 @@ impl Session {
         // A stop has its own reason.
         if self.desired == DesiredState::Run && self.state() != SessionState::Stopping {
             self.reason = Some(incident.reason());
+        }
+        true
+    }
+
+    /// Keeps that the script of its present start failed. Returns whether that is new.
+    pub fn note_start_up(&mut self, failure: &StartUpFailure) -> bool {
+        let own = failure.container.incarnation == self.incarnation;
+        if !own || !self.is_live() || self.start_up.failed == Some(self.incarnation) {
+            return false;
+        }
+        self.start_up.failed = Some(self.incarnation);
+        // A stop has its own reason.
+        if self.desired == DesiredState::Run && self.state() != SessionState::Stopping {
+            self.reason = Some(failure.reason());
         }
         true
     }

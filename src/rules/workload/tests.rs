@@ -205,6 +205,7 @@ fn report(node: NodeId, generation: u64, containers: Vec<ContainerStatus>) -> No
         device_uses: Vec::new(),
         incidents: Vec::new(),
         partition_failures: Vec::new(),
+        start_up_failures: Vec::new(),
     }
 }
 

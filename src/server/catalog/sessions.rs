@@ -34,7 +34,7 @@ use crate::Failure;
 
 /// What a row keeps, in this order: as `from_row` reads it, and `columns` writes it. The statements are made from
 /// this list, so a column stands in these three places of this file and nowhere else.
-pub(super) const COLUMNS: [&str; 48] = [
+pub(super) const COLUMNS: [&str; 49] = [
     "id",
     "name",
     "owner",
@@ -83,6 +83,7 @@ pub(super) const COLUMNS: [&str; 48] = [
     "yields",
     "preempted_count",
     "mounts",
+    "start_up",
 ];
 
 /// Writes a new row.
@@ -235,6 +236,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         },
         preempted_count: row.get(next())?,
         mounts: value::json(row, next())?,
+        start_up: value::json(row, next())?,
     })
 }
 
@@ -692,5 +694,6 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(session.precedence.yields),
         Box::new(session.preempted_count),
         Box::new(value::text(&session.mounts)),
+        Box::new(value::text(&session.start_up)),
     ]
 }

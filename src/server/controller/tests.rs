@@ -86,6 +86,7 @@ fn report(generation: u64, containers: Vec<ContainerStatus>) -> NodeReport {
         problems: Vec::new(),
         device_uses: Vec::new(),
         partition_failures: Vec::new(),
+        start_up_failures: Vec::new(),
         incidents: Vec::new(),
     }
 }

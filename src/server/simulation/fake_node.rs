@@ -276,6 +276,7 @@ impl FakeNode {
             problems: self.problems.clone(),
             device_uses: Vec::new(),
             partition_failures: Vec::new(),
+            start_up_failures: Vec::new(),
             incidents: Vec::new(),
         }
     }

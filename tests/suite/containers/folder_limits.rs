@@ -62,6 +62,7 @@ fn session(number: u128, folder: FolderId, script: &str) -> ContainerOrder {
         networks: Vec::new(),
         want: Want::Run,
         stop_grace_seconds: None,
+        start_up: rules::start_up::StartUp::default(),
     }
 }
 

@@ -126,6 +126,7 @@ impl FakeMachine {
             problems: Vec::new(),
             device_uses: Vec::new(),
             partition_failures: Vec::new(),
+            start_up_failures: Vec::new(),
             incidents: Vec::new(),
         }
     }

@@ -234,6 +234,7 @@ pub(super) fn invented(world: &ClusterSnapshot, now: Timestamp) -> Vec<NodeRepor
             problems: Vec::new(),
             device_uses: Vec::new(),
             partition_failures: Vec::new(),
+            start_up_failures: Vec::new(),
             incidents: Vec::new(),
         })
         .collect()

@@ -20,6 +20,7 @@ use rules::refusals;
 use rules::reservation::ReservationHolder;
 use rules::resource_group::{GroupPlan, ResourceGroup};
 use rules::resources::MAX_DISK;
+use rules::start_up::StartUpChoice;
 use rules::session::{self, Outcome, SessionEnvironment, SessionState};
 use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::{Bytes, GpuShare, Timestamp};
@@ -64,6 +65,7 @@ struct CheckedLaunch {
     spec: session::SessionSpec,
     device_affinity: Option<String>,
     mounts: Vec<FolderMount>,
+    start_up: StartUpChoice,
     group: ResourceGroupId,
     replicas: u32,
     /// The word a made-up name begins with.
@@ -97,6 +99,7 @@ pub async fn launch(
     let request = with_reservation(server, caller, request, now)?;
     let (device_affinity, priority) = (request.device_affinity.clone(), request.priority);
     let (project, owner) = (request.project.clone(), request.owner.clone());
+    let wants_start_up = !request.without_start_up;
     let mounts = api::mounts::requested(&request.mounts)?;
     let validated = RequestedLaunch::from(request).validate(now)?;
     let (draft, project, subject) = server.catalog().read_now("understand a launch", |view| {
@@ -140,6 +143,10 @@ pub async fn launch(
                 let wanted = (&draft.spec, draft.replicas);
                 keep_within_budgets(rows, &seen, whose, wanted, rows.now)?;
                 draft.mounts = folders::resolve(rows, &subject, &mounts, made)?;
+                let is_for_another = subject.user != by.subject.user;
+                let has_variables = rows.has_variables(subject.user)?;
+                draft.start_up =
+                    StartUpChoice::of_launch(is_for_another, wants_start_up, has_variables);
                 folders::note_mounts(rows, &by, &draft.mounts, home.as_ref())?;
                 let written = insert(rows, &draft, &subjects, name.as_str())?;
                 let mut names = NameCache::new(rows)?;
@@ -919,6 +926,7 @@ pub async fn duplicate(
             command: row.spec.command,
             env: row.spec.env,
             mounts: mounts.map(NewMountBody::from).collect(),
+            without_start_up: is_own && row.start_up.choice == StartUpChoice::Nothing,
             resources: Resources {
                 cpu: Some(demand.cpu),
                 memory: Some(demand.memory),
@@ -1111,6 +1119,7 @@ fn named_things(
         spec,
         device_affinity,
         mounts: Vec::new(),
+        start_up: StartUpChoice::Nothing,
         group,
         replicas: launch.replicas,
         word,
@@ -1237,6 +1246,7 @@ fn insert_named(
         row.precedence = draft.precedence;
         row.device_affinity.clone_from(&draft.device_affinity);
         row.mounts.clone_from(&draft.mounts);
+        row.start_up.choice = draft.start_up;
         rows.insert_session(&row, actor)?;
         rows.put_session_group(row.id, draft.group)?;
         written.push(row);

@@ -42,6 +42,7 @@ fn told(node: NodeId, of: &Session) -> Assignment {
             networks: Vec::new(),
             want: Want::Run,
             stop_grace_seconds: None,
+            start_up: rules::start_up::StartUp::default(),
         }],
         partitions: vec![],
         state: None,
