@@ -18,6 +18,7 @@ use rules::reason::Reason;
 use rules::reasons;
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
 use rules::session::SessionKind;
+use rules::start_up::{StartUp, StartUpFailure};
 use rules::units::Timestamp;
 use store::folders::{mounted_directory, open_mounted, scope_of};
 use store::images::digest::Sha256Digest;
@@ -414,6 +415,10 @@ impl Reconciler {
             networks: networks.collect(),
             devices: Vec::new(),
             files: Vec::new(),
+            start_up: StartUp {
+                variables: BTreeMap::new(),
+                ..order.start_up.clone()
+            },
         };
         match &order.root {
             RootFileSystem::Host => {
@@ -430,9 +435,11 @@ impl Reconciler {
                 wanted.command = vec!["/bin/bash".into(), "-l".into()];
             }
         }
+        // Later entries win: what a launch says stands above what its owner always has.
+        let variables = order.start_up.variables.iter().chain(&order.env);
         wanted
             .environment
-            .extend(order.env.iter().map(|(k, v)| (k.clone(), v.clone())));
+            .extend(variables.map(|(k, v)| (k.clone(), v.clone())));
         let real = simulated::real(&order.devices)?;
         if !real.is_empty() {
             let given = self.shares.grant(order.name, real)?;
@@ -734,6 +741,19 @@ impl Reconciler {
             self.ledger.assignment(),
         );
         capacity
+    }
+
+    fn start_up_failures(&self) -> Vec<StartUpFailure> {
+        let failed = self.runtime.start_up_failures().into_iter();
+        failed
+            .filter_map(|(name, end)| {
+                Some(StartUpFailure {
+                    container: name.as_str().parse().ok()?,
+                    exit_code: end.exit_code,
+                    ends_session: end.ends_session,
+                })
+            })
+            .collect()
     }
 
     fn report(&self) -> NodeReport {

@@ -39,7 +39,8 @@ pub use launch::ContainerStream;
 pub use logs::{LogPiece, LogReader};
 pub use order::{
     ContainerSpec, ContainerState, ExecOrder, GuestProgram, IdRange, MountOrder, NetworkOrder,
-    RootOrder, RuntimeExit, RuntimeName, RuntimePhase, RuntimeUsage, TerminalSize, UserOrder,
+    RootOrder, RuntimeExit, RuntimeName, RuntimePhase, RuntimeUsage, StartUpEnd, TerminalSize,
+    UserOrder,
 };
 pub use rootfs::HostGround;
 pub use unnamed::Unnamed;
@@ -53,6 +54,7 @@ mod container;
 mod container_user;
 mod descriptors;
 mod devices;
+mod dotfiles;
 mod ending;
 mod exec;
 pub mod files;
@@ -829,6 +831,17 @@ impl RuntimeState {
 
     fn begun(&self) -> MutexGuard<'_, BTreeMap<RuntimeName, u32>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Scripts that failed in containers that are not forgotten. Costs a look at one file a container.
+    pub fn start_up_failures(&self) -> Vec<(RuntimeName, StartUpEnd)> {
+        let names: Vec<RuntimeName> = self.shared.entries().keys().cloned().collect();
+        let ends = names.into_iter();
+        ends.filter_map(|name| {
+            let end = StartUpEnd::read(&self.directory(&name)).ok()?;
+            Some((name, end))
+        })
+        .collect()
     }
 
     fn directory(&self, name: &RuntimeName) -> PathBuf {

@@ -138,7 +138,13 @@ impl StartUp {
 // Contents are the user's own: no log line has them.
 impl fmt::Debug for Dotfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Dotfile({:?}, {:o}, {} bytes)", self.path, self.mode, self.content.len())
+        write!(
+            f,
+            "Dotfile({:?}, {:o}, {} bytes)",
+            self.path,
+            self.mode,
+            self.content.len()
+        )
     }
 }
 
@@ -315,8 +321,19 @@ mod tests {
         let deep = "a/".repeat(MAX_DOTFILE_DEPTH) + "b";
         let long = "x".repeat(MAX_DOTFILE_PATH + 1);
         for bad in [
-            "", "/etc/passwd", "..", "../x", "a/../b", "a//b", "a/", "./a", "a\nb", "a\0", "a\\b",
-            &deep, &long,
+            "",
+            "/etc/passwd",
+            "..",
+            "../x",
+            "a/../b",
+            "a//b",
+            "a/",
+            "./a",
+            "a\nb",
+            "a\0",
+            "a\\b",
+            &deep,
+            &long,
         ] {
             assert_eq!(code(dotfile_path(bad)), "dotfile.path-invalid", "{bad:?}");
         }
@@ -334,18 +351,45 @@ mod tests {
     #[test]
     fn no_dotfile_is_a_directory_of_another() {
         assert!(check_beside(".config/a", [".config/b", ".configs"]).is_ok());
-        assert_eq!(code(check_beside(".config", [".config/b"])), "dotfile.in-the-way");
-        assert_eq!(code(check_beside(".config/b/c", [".config/b"])), "dotfile.in-the-way");
+        assert_eq!(
+            code(check_beside(".config", [".config/b"])),
+            "dotfile.in-the-way"
+        );
+        assert_eq!(
+            code(check_beside(".config/b/c", [".config/b"])),
+            "dotfile.in-the-way"
+        );
     }
 
     #[test]
     fn names_that_the_runtime_sets_are_refused() {
         assert!(check_variable_name("WANDB_API_KEY").is_ok());
-        for bad in ["", "1A", "A-B", "A=B", "ä", &"A".repeat(MAX_VARIABLE_NAME + 1)] {
-            assert_eq!(code(check_variable_name(bad)), "variable.name-invalid", "{bad:?}");
+        for bad in [
+            "",
+            "1A",
+            "A-B",
+            "A=B",
+            "ä",
+            &"A".repeat(MAX_VARIABLE_NAME + 1),
+        ] {
+            assert_eq!(
+                code(check_variable_name(bad)),
+                "variable.name-invalid",
+                "{bad:?}"
+            );
         }
-        for taken in ["HOME", "PATH", "LD_PRELOAD", "FARDEL_SESSION", "NVIDIA_VISIBLE_DEVICES"] {
-            assert_eq!(code(check_variable_name(taken)), "variable.name-reserved", "{taken}");
+        for taken in [
+            "HOME",
+            "PATH",
+            "LD_PRELOAD",
+            "FARDEL_SESSION",
+            "NVIDIA_VISIBLE_DEVICES",
+        ] {
+            assert_eq!(
+                code(check_variable_name(taken)),
+                "variable.name-reserved",
+                "{taken}"
+            );
         }
     }
 
@@ -357,9 +401,18 @@ mod tests {
                 assert_eq!(choice, StartUpChoice::Nothing);
             }
         }
-        assert_eq!(StartUpChoice::of_launch(false, false, true), StartUpChoice::Nothing);
-        assert_eq!(StartUpChoice::of_launch(false, true, false), StartUpChoice::Files);
-        assert_eq!(StartUpChoice::of_launch(false, true, true), StartUpChoice::Variables);
+        assert_eq!(
+            StartUpChoice::of_launch(false, false, true),
+            StartUpChoice::Nothing
+        );
+        assert_eq!(
+            StartUpChoice::of_launch(false, true, false),
+            StartUpChoice::Files
+        );
+        assert_eq!(
+            StartUpChoice::of_launch(false, true, true),
+            StartUpChoice::Variables
+        );
     }
 
     #[test]

@@ -26,7 +26,7 @@ use rules::session::{Session, SessionEnvironment, SessionState};
 use rules::units::Timestamp;
 
 use super::allowed;
-use super::sessions::find::find;
+use super::sessions::find::{find, keep_variables_own};
 use crate::access::{Caller, new_app_ticket, repeated};
 use crate::app_starts::{AppProgress, AppStart, answers, listens};
 use crate::catalog::app_shares::AppShareRecord;

@@ -122,11 +122,7 @@ impl ReadTransaction<'_> {
     }
 
     /// What a session of this owner and choice is given when it starts now. Costs one visit of each row.
-    pub(crate) fn start_up(
-        &self,
-        user: UserId,
-        choice: StartUpChoice,
-    ) -> Result<StartUp, Failure> {
+    pub(crate) fn start_up(&self, user: UserId, choice: StartUpChoice) -> Result<StartUp, Failure> {
         if choice == StartUpChoice::Nothing {
             return Ok(StartUp::default());
         }
@@ -151,7 +147,10 @@ impl ReadTransaction<'_> {
             .connection
             .prepare_cached("select name, value from variable where user = ?1")?;
         let rows = statement.query_map([user.0.as_bytes()], |row| {
-            Ok((row.get::<_, String>("name")?, row.get::<_, String>("value")?))
+            Ok((
+                row.get::<_, String>("name")?,
+                row.get::<_, String>("value")?,
+            ))
         })?;
         let sealed: Vec<(String, String)> = rows.collect::<Result<_, _>>()?;
         let mut values = BTreeMap::new();

@@ -88,7 +88,8 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
                 for assignment in controller.due_assignments(&pass, zero.elapsed()) {
                     // A node that was not heard of yet may not be led by this catalog.
                     if absorbed.contains_key(&assignment.node) {
-                        links.send(start_up::fill(&catalog, &pass, assignment).await);
+                        let starting = start_up::starting(&pass, &assignment);
+                        links.send(start_up::fill(&catalog, starting, assignment).await);
                     }
                 }
                 controller

@@ -10,16 +10,13 @@ use rules::start_up::StartUpChoice;
 use crate::catalog::Catalog;
 use crate::controller::ControllerPass;
 
-/// Gives each container that is being started what its owner has for it now. Costs one visit of each row of those owners.
-/// What cannot be opened is left out, and said in the log: it keeps no other container waiting.
-pub(crate) async fn fill(
-    catalog: &Catalog,
-    pass: &ControllerPass,
-    mut assignment: Assignment,
-) -> Assignment {
-    let starting: Vec<(usize, UserId, StartUpChoice)> = assignment
-        .containers
-        .iter()
+/// A container that is being started, by its place in an assignment, and what it is to get of whose.
+pub(crate) type Starting = (usize, UserId, StartUpChoice);
+
+/// The containers of an assignment that are to get something. Costs one look at each.
+pub(crate) fn starting(pass: &ControllerPass, assignment: &Assignment) -> Vec<Starting> {
+    let orders = assignment.containers.iter();
+    orders
         .enumerate()
         .filter_map(|(place, order)| {
             let session = pass.world.session(order.name.session)?;
@@ -31,7 +28,16 @@ pub(crate) async fn fill(
             let is_due = starts && choice != StartUpChoice::Nothing;
             is_due.then_some((place, session.owner, choice))
         })
-        .collect();
+        .collect()
+}
+
+/// Gives each of them what its owner has for it now. Costs one visit of each row of those owners. What cannot be opened
+/// is left out, and said in the log: it keeps no other container waiting.
+pub(crate) async fn fill(
+    catalog: &Catalog,
+    starting: Vec<Starting>,
+    mut assignment: Assignment,
+) -> Assignment {
     if starting.is_empty() {
         return assignment;
     }

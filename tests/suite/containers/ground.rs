@@ -87,6 +87,7 @@ impl Ground {
             networks: vec![],
             devices: vec![],
             files: vec![],
+            start_up: rules::start_up::StartUp::default(),
         }
     }
 

@@ -32,6 +32,7 @@ fn order() -> ContainerSpec {
         networks: vec![],
         devices: vec![],
         files: vec![],
+        start_up: rules::start_up::StartUp::default(),
     }
 }
 
