@@ -143,6 +143,11 @@ fn named() -> Schemas {
     collect::<users::MadeAccessKey>(&mut all);
     collect::<ssh::NewSshKeyBody>(&mut all);
     collect::<ssh::SshServerView>(&mut all);
+    collect::<start_up::NewDotfileBody>(&mut all);
+    collect::<start_up::DotfileContentView>(&mut all);
+    collect::<start_up::StartupScriptView>(&mut all);
+    collect::<start_up::NewStartupScriptBody>(&mut all);
+    collect::<start_up::NewVariableBody>(&mut all);
     collect::<users::SignInBody>(&mut all);
     collect::<users::SetupBody>(&mut all);
     collect::<users::SignedIn>(&mut all);
@@ -173,6 +178,8 @@ fn pages(all: &mut Schemas) {
     page::<users::TokenView>(all);
     page::<users::AccessKeyView>(all);
     page::<ssh::SshKeyView>(all);
+    page::<start_up::DotfileView>(all);
+    page::<start_up::OwnVariableView>(all);
     page::<users::SignInView>(all);
     page::<tenancy::DomainView>(all);
     page::<tenancy::ProjectView>(all);

@@ -32,9 +32,7 @@ use super::identity::ProcessIdentity;
 use super::launch::{LaunchFile, RunRecord};
 use super::loader;
 use super::logs::LogWriter;
-use super::order::{
-    ContainerSpec, ExecOrder, RuntimeExit, RuntimePhase, StartUpEnd, UserOrder,
-};
+use super::order::{ContainerSpec, ExecOrder, RuntimeExit, RuntimePhase, StartUpEnd, UserOrder};
 use super::proc_files::{self, ProcFiles};
 use super::rootfs::{self, RootStage};
 use super::seccomp::answers::{self, Pace, VirtualSysinfo};
