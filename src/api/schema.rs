@@ -11,7 +11,7 @@ use crate::{
     allowances, announcements, apps, audit, branding, budgets, certificates, courses, events,
     fair_share, folders, gpus, history, idle_rules, images, invitations, mail, nodes, notices,
     operations, policies, presets, problem, queue_rehearsal, reservations, resource_groups,
-    rosters, second_factor, sessions, settings, ssh, statements, storage, tenancy, usage, users,
+    rosters, second_factor, sessions, settings, ssh, start_up, statements, storage, tenancy, usage, users,
     webhooks,
 };
 

@@ -29,6 +29,7 @@ use api::second_factor::SecondFactorView;
 use api::sessions::{SessionView, UsageSample, WaitingView};
 use api::settings::SettingView;
 use api::ssh::SshKeyView;
+use api::start_up::{DotfileView, OwnVariableView};
 use api::statements::{ClosedMonthView, MonthCheckView, PricesView, StatementItem};
 use api::storage::StorageView;
 use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
@@ -1047,6 +1048,18 @@ pub(super) const SSH_KEYS: &[Column<SshKeyView>] = &[
     column("BITS", 3, |r, _| r.bits.to_string()),
     column("EXPIRES", 1, |r, _| maybe(r.expires_at)),
     column("LAST USED", 2, |r, _| maybe(r.used_at)),
+];
+
+pub(super) const DOTFILES: &[Column<DotfileView>] = &[
+    column("PATH", 0, |r, _| r.path.clone()),
+    column("MODE", 0, |r, _| r.mode.clone()),
+    column("BYTES", 0, |r, _| r.bytes.to_string()),
+    column("CHANGED", 1, |r, _| r.changed_at.to_string()),
+];
+
+pub(super) const VARIABLES: &[Column<OwnVariableView>] = &[
+    column("NAME", 0, |r, _| r.name.clone()),
+    column("CHANGED", 0, |r, _| r.changed_at.to_string()),
 ];
 
 pub(super) const SAMPLES: &[Column<UsageSample>] = &[

@@ -134,11 +134,12 @@ impl ReadTransaction<'_> {
             StartUpChoice::Variables => self.values(user)?,
             StartUpChoice::Files | StartUpChoice::Nothing => BTreeMap::new(),
         };
-        Ok(StartUp {
+        let all = StartUp {
             files,
             script: self.startup_script(user)?.map(|row| row.script),
             variables,
-        })
+        };
+        Ok(all.under(choice))
     }
 
     /// The values of a user's variables. For sessions that start, and for nothing that answers a request.
