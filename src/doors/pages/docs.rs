@@ -83,10 +83,11 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 44] = [
+const MANUAL: [ManualChapter; 45] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
+    chapter!("start-up", Use),
     chapter!("gpus", Use),
     chapter!("gpu-usage", Use),
     chapter!("images", Use),

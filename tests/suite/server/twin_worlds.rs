@@ -25,7 +25,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 60] = [
+const PAGES: [&str; 61] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -101,6 +101,7 @@ const ADMINISTRATION: [&str; 12] = [
     "/me",
     "/me/keys",
     "/me/ssh-keys",
+    "/me/startup",
 ];
 const STREAMS: [&str; 9] = [
     "/live",
