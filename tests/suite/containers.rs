@@ -14,5 +14,6 @@ mod inside;
 mod life;
 mod limits;
 mod neighbours;
+mod start_up;
 mod supervision;
 mod unified;
