@@ -11,8 +11,8 @@ use crate::{
     allowances, announcements, apps, audit, branding, budgets, certificates, courses, events,
     fair_share, folders, gpus, history, idle_rules, images, invitations, mail, nodes, notices,
     operations, policies, presets, problem, queue_rehearsal, reservations, resource_groups,
-    rosters, second_factor, sessions, settings, ssh, start_up, statements, storage, tenancy, usage, users,
-    webhooks,
+    rosters, second_factor, sessions, settings, ssh, start_up, statements, storage, tenancy, usage,
+    users, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;

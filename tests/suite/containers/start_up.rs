@@ -1,12 +1,13 @@
 //! What a session of a user starts with, in real containers: files in the home, the script before the command, variables.
 
-use node::runtime::{ContainerSpec, StartUpEnd};
+use node::runtime::{ContainerSpec, StartUpEnd, UserOrder};
 use rules::start_up::{Dotfile, StartUp, StartUpScript};
 
 use super::ground::Ground;
 
 fn with_script(ground: &Ground, command: &str, script: &str, ends_session: bool) -> ContainerSpec {
     let mut order = ground.shell(command);
+    order.user = UserOrder::Usual;
     order.start_up.script = Some(StartUpScript {
         text: script.to_owned(),
         ends_session,
@@ -35,7 +36,7 @@ fn a_session_has_its_dotfiles_and_its_script_ran_once_before_the_command() {
         (record.code, said.trim()),
         (0, "told\n600\n644\nmachine x\na-value\na-value\nmine")
     );
-    assert_eq!(ground.runtime.start_up_failures(), []);
+    assert!(ground.runtime.start_up_failures().is_empty());
     // Without it there is none of it.
     order.start_up = StartUp::default();
     order.name = ground.shell("true").name;
@@ -73,6 +74,8 @@ fn no_descriptor_of_the_script_is_open_in_the_command() {
     };
     let order = with_script(&ground, "ls /proc/$$/fd | wc -l", "true", false);
     let (_, with) = ground.run(&order);
-    let (_, without) = ground.run(&ground.shell("ls /proc/$$/fd | wc -l"));
+    let mut plain = ground.shell("ls /proc/$$/fd | wc -l");
+    plain.user = UserOrder::Usual;
+    let (_, without) = ground.run(&plain);
     assert_eq!(with.trim(), without.trim());
 }
