@@ -11,7 +11,6 @@ use crate::reason::Reason;
 use crate::reasons;
 use crate::refusal::Refusal;
 use crate::refusals;
-use crate::workload::spec::hidden;
 
 /// Files of one user. Higher: each start writes more of them. Lower: users of several tools have no room.
 pub const MAX_DOTFILES: usize = 32;
@@ -193,7 +192,9 @@ pub fn dotfile_path(typed: &str) -> Result<String, Refusal> {
     let path = typed.strip_prefix("~/").unwrap_or(typed);
     let is_name = |part: &str| !part.is_empty() && part != "." && part != "..";
     let fits = path.len() <= MAX_DOTFILE_PATH
-        && !path.chars().any(|c| hidden(c) || c == '\\')
+        && path
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'\\')
         && path.split('/').all(is_name)
         && path.split('/').count() <= MAX_DOTFILE_DEPTH;
     match fits {
