@@ -66,7 +66,7 @@ pub enum StartUpChoice {
 }
 
 impl StartUpChoice {
-    /// Rule: the command of a session that another user launched is that user's, and reads whatever the session has.
+    /// Rule: the command of a session that another user launched is that user's, and reads all that the session has.
     pub fn of_launch(is_for_another: bool, is_wanted: bool, has_variables: bool) -> Self {
         match (is_for_another || !is_wanted, has_variables) {
             (true, _) => Self::Nothing,

@@ -13,6 +13,8 @@ async fn put(the_box: &TheBox, who: &As, path: &str, body: serde_json::Value) {
     assert_eq!(answer.status, 200, "{}", answer.short());
 }
 
+/// Promise (Isolation and access): The variables of a user reach the user's own sessions and nothing else: no answer, no
+/// file of the catalog and no session that another user launched has a value of them.
 #[tokio::test]
 async fn the_machine_gets_what_a_session_starts_with_and_no_answer_tells_it() {
     let the_box = TheBox::on_disk().await;

@@ -82,6 +82,7 @@ async fn a_user_keeps_so_many_dotfiles_and_variables() {
     assert_eq!(code(gone), "variable.not-found");
 }
 
+/// Proves too: `the_machine_gets_what_a_session_starts_with_and_no_answer_tells_it`
 #[tokio::test]
 async fn a_session_of_ones_own_gets_all_of_it_and_no_other_does() {
     let (server, boss, mina) = with_two().await;
