@@ -455,8 +455,8 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("listSshKeys", "내 SSH 공개 키 목록"),
     ("addSshKey", "SSH로 로그인할 공개 키를 등록합니다"),
     ("removeSshKey", "공개 키를 지웁니다"),
-    ("listDotfiles", "내 세션의 홈에 두는 파일 목록"),
-    ("putDotfile", "내 세션의 홈에 두는 파일을 저장합니다"),
+    ("listDotfiles", "내 세션의 HOME에 두는 파일 목록"),
+    ("putDotfile", "내 세션의 HOME에 두는 파일을 저장합니다"),
     ("getDotfile", "그런 파일 하나의 내용"),
     ("removeDotfile", "그런 파일을 지웁니다"),
     (
@@ -469,7 +469,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("removeStartupScript", "그 스크립트를 지웁니다"),
     ("listVariables", "내 세션에만 주는 변수 목록. 값은 없습니다"),
-    ("putVariable", "내 세션에만 주는 변수를 봉인해 저장합니다"),
+    ("putVariable", "내 세션에만 주는 변수를 암호화해 저장합니다"),
     ("removeVariable", "변수를 지웁니다"),
     (
         "getSshServer",
