@@ -97,8 +97,7 @@ pub(super) fn create(
     console: ContainerConsole<'_>,
     words: (&[String], &[(String, String)]),
     filter: (SeccompFilter, Revealing),
-    listener_socket: RawFd,
-    script: Option<&ScriptStart>,
+    (listener_socket, script): (RawFd, Option<&ScriptStart>),
 ) -> Result<Created, ContainerError> {
     let image = memory_file().map_err(ContainerError::Init)?;
     let (command, environment) = words;

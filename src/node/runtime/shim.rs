@@ -369,8 +369,7 @@ impl Shim {
                 ContainerConsole::Terminal(&socket),
                 words,
                 filter,
-                listener_far.as_raw_fd(),
-                script.as_ref(),
+                (listener_far.as_raw_fd(), script.as_ref()),
             )?;
             let (connection, _) = listener.accept()?;
             self.line = Some(ProgramStream::new(
@@ -395,8 +394,7 @@ impl Shim {
                 },
                 words,
                 filter,
-                listener_far.as_raw_fd(),
-                script.as_ref(),
+                (listener_far.as_raw_fd(), script.as_ref()),
             )?
         };
         drop((listener_far, script));
