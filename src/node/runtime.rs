@@ -732,6 +732,17 @@ impl Runtime {
         }
     }
 
+    /// Scripts that failed in containers that are not forgotten. Costs a look at one file a container.
+    pub fn start_up_failures(&self) -> Vec<(RuntimeName, StartUpEnd)> {
+        let names: Vec<RuntimeName> = self.shared.entries().keys().cloned().collect();
+        let ends = names.into_iter();
+        ends.filter_map(|name| {
+            let end = StartUpEnd::read(&self.shared.directory(&name)).ok()?;
+            Some((name, end))
+        })
+        .collect()
+    }
+
     /// Has a request brought to the shim, and ends the container without it where it is not over in time.
     fn ask(
         &self,
@@ -831,17 +842,6 @@ impl RuntimeState {
 
     fn begun(&self) -> MutexGuard<'_, BTreeMap<RuntimeName, u32>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Scripts that failed in containers that are not forgotten. Costs a look at one file a container.
-    pub fn start_up_failures(&self) -> Vec<(RuntimeName, StartUpEnd)> {
-        let names: Vec<RuntimeName> = self.shared.entries().keys().cloned().collect();
-        let ends = names.into_iter();
-        ends.filter_map(|name| {
-            let end = StartUpEnd::read(&self.directory(&name)).ok()?;
-            Some((name, end))
-        })
-        .collect()
     }
 
     fn directory(&self, name: &RuntimeName) -> PathBuf {
