@@ -162,11 +162,12 @@ unsafe fn run_script(words: *const *const u8, environment: *const *const u8, has
             call(SYS_SETPGID, child as usize, child as usize, 0, 0);
             (code, stopped) = wait_for_script(child as i32, seconds as isize);
         }
-        call(SYS_WRITE, report, &code as *const i32 as usize, 4, 0);
-        call(SYS_CLOSE, report, 0, 0, 0);
         if stopped != 0 {
+            // A stop is no fault of the script: nothing is reported.
             leave(128 + stopped);
         }
+        call(SYS_WRITE, report, &code as *const i32 as usize, 4, 0);
+        call(SYS_CLOSE, report, 0, 0, 0);
         if code == 0 {
             return;
         }

@@ -103,25 +103,32 @@ fn put(home: BorrowedFd<'_>, file: &Dotfile) -> io::Result<()> {
 }
 
 /// This process as another user in the eyes of the file system, until it is dropped. It has one thread.
-struct ActingOwner;
+struct ActingOwner {
+    /// Whether its files in `/proc` are its own, which a change of these ids ends.
+    dumpable: i32,
+}
 
 impl ActingOwner {
     fn of(owner: FileOwner) -> Self {
-        // SAFETY: both change this thread's ids for files alone, and cannot fail for root.
+        // SAFETY: a question about this process; then both change this thread's ids for files alone, and cannot fail for root.
         unsafe {
+            let dumpable = libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0);
             libc::setfsgid(owner.gid);
             libc::setfsuid(owner.uid);
+            Self { dumpable }
         }
-        Self
     }
 }
 
 impl Drop for ActingOwner {
     fn drop(&mut self) {
-        // SAFETY: as above; the ids are those that this process began with.
+        // SAFETY: as above; the ids and the mark are those that this process began with.
         unsafe {
             libc::setfsuid(libc::geteuid());
             libc::setfsgid(libc::getegid());
+            if self.dumpable == 1 {
+                libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
+            }
         }
     }
 }

@@ -89,7 +89,8 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
                     // A node that was not heard of yet may not be led by this catalog.
                     if absorbed.contains_key(&assignment.node) {
                         let starting = start_up::starting(&pass, &assignment);
-                        links.send(start_up::fill(&catalog, starting, assignment).await);
+                        let filled = start_up::fill(&catalog, starting, assignment).await;
+                        links.send(filled);
                     }
                 }
                 controller
