@@ -286,6 +286,19 @@ CREATE TABLE domain (
     generation integer not null
 ) strict;
 
+CREATE TABLE dotfile (
+    user blob not null references user (id) on delete cascade,
+    -- Below the home, without a leading slash.
+    path text not null,
+    -- Permission bits alone.
+    mode integer not null check (mode between 256 and 511),
+    content text not null,
+    -- Of the content as it was written.
+    bytes integer not null check (bytes >= 0),
+    changed_at integer not null,
+    primary key (user, path)
+) strict, without rowid;
+
 CREATE TABLE event (
     sequence integer primary key autoincrement,
     at integer not null,
@@ -892,6 +905,15 @@ CREATE TABLE ssh_key (
 
 CREATE INDEX ssh_key_by_user on ssh_key (user);
 
+CREATE TABLE startup_script (
+    user blob primary key references user (id) on delete cascade,
+    script text not null,
+    bytes integer not null check (bytes > 0),
+    -- A session ends where it fails.
+    ends_session integer not null check (ends_session in (0, 1)),
+    changed_at integer not null
+) strict, without rowid;
+
 CREATE TABLE statement_line (
     month text not null references closed_month (month),
     position integer not null check (position > 0),
@@ -971,6 +993,15 @@ CREATE UNIQUE INDEX user_email on user (email)
 where email is not null and removed_at is null;
 
 CREATE UNIQUE INDEX user_name on user (name) where removed_at is null;
+
+CREATE TABLE variable (
+    user blob not null references user (id) on delete cascade,
+    name text not null,
+    value text not null,
+    bytes integer not null check (bytes >= 0),
+    changed_at integer not null,
+    primary key (user, name)
+) strict, without rowid;
 
 CREATE TABLE webhook (
     id blob primary key,

@@ -926,7 +926,8 @@ pub async fn duplicate(
             command: row.spec.command,
             env: row.spec.env,
             mounts: mounts.map(NewMountBody::from).collect(),
-            without_start_up: is_own && row.start_up.choice == StartUpChoice::Nothing,
+            // Nor does the command of another user get the caller's start-up unless the caller asks for it.
+            without_start_up: !is_own || row.start_up.choice == StartUpChoice::Nothing,
             resources: Resources {
                 cpu: Some(demand.cpu),
                 memory: Some(demand.memory),
