@@ -112,7 +112,8 @@ impl ActingOwner {
     fn of(owner: FileOwner) -> Self {
         // SAFETY: a question about this process; then both change this thread's ids for files alone, and cannot fail for root.
         unsafe {
-            let dumpable = libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0);
+            let unused: libc::c_ulong = 0;
+            let dumpable = libc::prctl(libc::PR_GET_DUMPABLE, unused, unused, unused, unused);
             libc::setfsgid(owner.gid);
             libc::setfsuid(owner.uid);
             Self { dumpable }
@@ -127,7 +128,8 @@ impl Drop for ActingOwner {
             libc::setfsuid(libc::geteuid());
             libc::setfsgid(libc::getegid());
             if self.dumpable == 1 {
-                libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0);
+                let (yes, unused): (libc::c_ulong, libc::c_ulong) = (1, 0);
+                libc::prctl(libc::PR_SET_DUMPABLE, yes, unused, unused, unused);
             }
         }
     }

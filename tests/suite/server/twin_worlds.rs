@@ -25,7 +25,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 61] = [
+const PAGES: [&str; 60] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -88,7 +88,7 @@ const PAGES: [&str; 61] = [
     "/choices/users?user=WORD",
 ];
 /// Pages of administrators, and of one user.
-const ADMINISTRATION: [&str; 12] = [
+const ADMINISTRATION: [&str; 13] = [
     "/users",
     "/users?q=WORD",
     "/users/WORD.user",
