@@ -260,13 +260,15 @@ fn uptime() -> isize {
 
 /// Whether a text is `word`, which ends with a null byte.
 unsafe fn is(text: *const u8, word: &[u8]) -> bool {
-    let mut at = 0;
-    while at < word.len() {
+    let mut rest = text;
+    for byte in word {
         // SAFETY: a null-terminated string; a byte that differs, its null byte too, ends the look.
-        if unsafe { *text.add(at) } != word[at] {
-            return false;
+        unsafe {
+            if *rest != *byte {
+                return false;
+            }
+            rest = rest.add(1);
         }
-        at += 1;
     }
     true
 }
@@ -284,20 +286,22 @@ unsafe fn number(mut text: *const u8) -> usize {
     value
 }
 
-/// Writes `value` in decimal behind the fourteen bytes that `into` begins with; its ten digits are the most.
+/// Writes `value` in decimal behind the fourteen bytes that `into` begins with; its ten digits are the most. Has no way to
+/// panic, which would bring a formatter into this program.
 fn put_number(value: usize, into: &mut [u8; 25]) {
-    let mut digits = [0u8; 10];
-    let (mut rest, mut length) = (value, 0);
-    while length == 0 || (rest > 0 && length < digits.len()) {
-        digits[length] = b'0' + (rest % 10) as u8;
+    let mut digits = 1;
+    let mut rest = value / 10;
+    while rest > 0 && digits < 10 {
         rest /= 10;
-        length += 1;
+        digits += 1;
     }
-    let mut at = 14;
-    while length > 0 {
-        length -= 1;
-        into[at] = digits[length];
-        at += 1;
+    rest = value;
+    while digits > 0 {
+        digits -= 1;
+        if let Some(place) = into.get_mut(14 + digits) {
+            *place = b'0' + (rest % 10) as u8;
+        }
+        rest /= 10;
     }
 }
 
