@@ -38,6 +38,7 @@ pub mod secret;
 pub mod sessions;
 pub mod settings;
 pub mod ssh;
+pub mod start_up;
 pub mod statements;
 pub mod storage;
 pub mod tenancy;

@@ -11,8 +11,8 @@ use crate::{
     allowances, announcements, apps, audit, branding, budgets, certificates, commits, courses,
     events, fair_share, folders, gpus, history, idle_rules, images, invitations, mail, nodes,
     notices, operations, policies, presets, problem, queue_rehearsal, reservations,
-    resource_groups, rosters, second_factor, sessions, settings, ssh, statements, storage, tenancy,
-    usage, users, webhooks,
+    resource_groups, rosters, second_factor, sessions, settings, ssh, start_up, statements,
+    storage, tenancy, usage, users, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -147,6 +147,11 @@ fn named() -> Schemas {
     collect::<users::MadeAccessKey>(&mut all);
     collect::<ssh::NewSshKeyBody>(&mut all);
     collect::<ssh::SshServerView>(&mut all);
+    collect::<start_up::NewDotfileBody>(&mut all);
+    collect::<start_up::DotfileContentView>(&mut all);
+    collect::<start_up::StartupScriptView>(&mut all);
+    collect::<start_up::NewStartupScriptBody>(&mut all);
+    collect::<start_up::NewVariableBody>(&mut all);
     collect::<users::SignInBody>(&mut all);
     collect::<users::SetupBody>(&mut all);
     collect::<users::SignedIn>(&mut all);
@@ -178,6 +183,8 @@ fn pages(all: &mut Schemas) {
     page::<users::TokenView>(all);
     page::<users::AccessKeyView>(all);
     page::<ssh::SshKeyView>(all);
+    page::<start_up::DotfileView>(all);
+    page::<start_up::OwnVariableView>(all);
     page::<users::SignInView>(all);
     page::<tenancy::DomainView>(all);
     page::<tenancy::ProjectView>(all);

@@ -12,6 +12,7 @@ use rules::placement::Explanation;
 use rules::reason::Reason;
 use rules::resources::Demand;
 use rules::session::{DesiredState, Outcome, Session, SessionKind, SessionState};
+use rules::start_up::StartUpChoice;
 use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::workload::precedence::{Precedence, USUAL_PRIORITY};
@@ -125,6 +126,14 @@ pub struct SessionView {
     #[serde(default)]
     #[schema(required = true)]
     pub targets: Vec<String>,
+    /// It starts with its owner's dotfiles and start-up script.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub start_up: bool,
+    /// It has its owner's variables too, so only its owner enters it.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub own_variables: bool,
     pub labels: BTreeMap<String, String>,
     /// What it is for, as its launch said; null where nothing was said.
     #[serde(default)]
@@ -236,6 +245,8 @@ impl SessionView {
                 let targets = row.egress.iter().flat_map(|one| &one.targets);
                 targets.map(ToString::to_string).collect()
             },
+            start_up: row.start_up.choice != StartUpChoice::Nothing,
+            own_variables: row.start_up.choice == StartUpChoice::Variables,
             labels: row.remarks.labels.clone(),
             description: row.remarks.description.clone(),
             resources: row.spec.demand,
@@ -325,6 +336,10 @@ pub struct LaunchRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^(none|list|proxy)$")]
     pub network: Option<String>,
+    /// It starts without the dotfiles, the start-up script and the variables of its owner, as one that is launched for
+    /// another user always does.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_start_up: bool,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// What it is for, in one line.
@@ -405,6 +420,7 @@ impl Default for LaunchRequest {
             env: BTreeMap::new(),
             mounts: Vec::new(),
             network: None,
+            without_start_up: false,
             labels: BTreeMap::new(),
             description: None,
             preset: None,

@@ -42,6 +42,7 @@ mod sessions;
 mod settings;
 mod sign_ins;
 mod ssh;
+mod start_up;
 mod statements;
 mod storage;
 mod streams;
@@ -418,6 +419,25 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/me/keys/{id}", delete(users::revoke_key))
         .route("/me/ssh-keys", get(ssh::list).post(ssh::add))
         .route("/me/ssh-keys/{id}", delete(ssh::remove))
+        .route(
+            "/me/dotfiles",
+            get(start_up::dotfiles).put(start_up::put_dotfile),
+        )
+        .route(
+            "/me/dotfiles/{path}",
+            get(start_up::dotfile).delete(start_up::remove_dotfile),
+        )
+        .route(
+            "/me/startup-script",
+            get(start_up::script)
+                .put(start_up::put_script)
+                .delete(start_up::remove_script),
+        )
+        .route(
+            "/me/variables",
+            get(start_up::variables).put(start_up::put_variable),
+        )
+        .route("/me/variables/{name}", delete(start_up::remove_variable))
         .route("/me/notices", get(notices::list))
         .route("/me/notices/read", post(notices::mark_read))
         .route("/me/mail", get(mail::choices).put(mail::choose))

@@ -46,6 +46,7 @@ mod second_factor;
 mod sessions;
 mod settings;
 mod ssh;
+mod start_up;
 mod statement_verify;
 mod statements;
 mod system;
@@ -248,6 +249,9 @@ async fn execute(
         Command::Token(request) => users::token(&client, view, request).await,
         Command::Key(request) => users::key(&client, view, request).await,
         Command::SshKey(request) => ssh::key(&client, view, request).await,
+        Command::Dotfile(request) => start_up::dotfile(&client, view, request).await,
+        Command::Startup(request) => start_up::startup(&client, view, request).await,
+        Command::Variable(request) => start_up::variable(&client, view, request).await,
         Command::SshConfig { alias } => ssh::config(&client, view, &alias).await,
         Command::SignIn(request) => users::sign_in(&client, view, request).await,
         Command::Me(request) => users::me(&client, view, request).await,

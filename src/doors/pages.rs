@@ -80,6 +80,7 @@ pub mod setup;
 pub mod sign_in_links;
 pub mod sign_ins;
 pub mod ssh_keys;
+pub mod start_up;
 pub mod statements;
 pub mod system;
 pub mod table;
@@ -301,6 +302,7 @@ pub fn router(
         .merge(me::router())
         .merge(access_keys::router())
         .merge(ssh_keys::router())
+        .merge(start_up::router())
         .merge(provider::router())
         .merge(saml::router())
         .merge(second_factor::router())
@@ -603,6 +605,9 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "key-gone" => t.access_keys_gone().to_owned(),
         "ssh-key-added" => t.ssh_keys_added(of),
         "ssh-key-gone" => t.ssh_keys_gone().to_owned(),
+        "start-up-kept" => t.start_up_kept(of),
+        "start-up-script" => t.start_up_kept_script().to_owned(),
+        "start-up-gone" => t.start_up_gone().to_owned(),
         "token-gone" => t.me_token_gone().to_owned(),
         "settings" => t.notice_settings(settings::titles(t, &of)),
         "backup" => t.notice_backup(of),

@@ -274,6 +274,7 @@ mod tests {
             egress: None,
             want: Want::Run,
             stop_grace_seconds: None,
+            start_up: rules::start_up::StartUp::default(),
         }
     }
 

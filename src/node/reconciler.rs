@@ -18,6 +18,7 @@ use rules::reason::Reason;
 use rules::reasons;
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
 use rules::session::SessionKind;
+use rules::start_up::{StartUp, StartUpFailure};
 use rules::units::Timestamp;
 use store::folders::{mounted_directory, open_mounted, scope_of};
 use store::images::digest::Sha256Digest;
@@ -454,6 +455,10 @@ impl Reconciler {
             egress: order.egress.clone(),
             devices: Vec::new(),
             files: Vec::new(),
+            start_up: StartUp {
+                variables: BTreeMap::new(),
+                ..order.start_up.clone()
+            },
         };
         match &order.root {
             RootFileSystem::Host => {
@@ -470,9 +475,11 @@ impl Reconciler {
                 wanted.command = vec!["/bin/bash".into(), "-l".into()];
             }
         }
+        // Later entries win: what a launch says stands above what its owner always has.
+        let variables = order.start_up.variables.iter().chain(&order.env);
         wanted
             .environment
-            .extend(order.env.iter().map(|(k, v)| (k.clone(), v.clone())));
+            .extend(variables.map(|(k, v)| (k.clone(), v.clone())));
         let real = simulated::real(&order.devices)?;
         if !real.is_empty() {
             let given = self.shares.grant(order.name, real)?;
@@ -776,6 +783,19 @@ impl Reconciler {
         capacity
     }
 
+    fn start_up_failures(&self) -> Vec<StartUpFailure> {
+        let failed = self.runtime.start_up_failures().into_iter();
+        failed
+            .filter_map(|(name, end)| {
+                Some(StartUpFailure {
+                    container: name.as_str().parse().ok()?,
+                    exit_code: end.exit_code,
+                    ends_session: end.ends_session,
+                })
+            })
+            .collect()
+    }
+
     fn report(&self) -> NodeReport {
         let places = |name| self.ledger.place(name);
         let seen = self.monitor.as_ref().map(|monitor| monitor.seen());
@@ -814,6 +834,7 @@ impl Reconciler {
                 .collect(),
             partition_failures: self.mig_configurator.partition_failures(),
             egress: self.egress.reports(),
+            start_up_failures: self.start_up_failures(),
         }
     }
 }

@@ -268,6 +268,7 @@ mod tests {
             egress: None,
             want: Want::Run,
             stop_grace_seconds: None,
+            start_up: rules::start_up::StartUp::default(),
         };
         let assignment = Assignment {
             node: NodeId(uuid::Uuid::from_u128(9)),

@@ -41,7 +41,8 @@ pub use launch::ContainerStream;
 pub use logs::{LogPiece, LogReader};
 pub use order::{
     ContainerSpec, ContainerState, ExecOrder, GuestProgram, IdRange, MountOrder, NetworkOrder,
-    RootOrder, RuntimeExit, RuntimeName, RuntimePhase, RuntimeUsage, TerminalSize, UserOrder,
+    RootOrder, RuntimeExit, RuntimeName, RuntimePhase, RuntimeUsage, StartUpEnd, TerminalSize,
+    UserOrder,
 };
 pub use rootfs::HostGround;
 pub use unnamed::Unnamed;
@@ -56,6 +57,7 @@ mod container;
 mod container_user;
 mod descriptors;
 mod devices;
+mod dotfiles;
 mod ending;
 mod exec;
 pub mod files;
@@ -759,6 +761,17 @@ impl Runtime {
             Some(_) => Err(RuntimeFault::NotRunning(name.clone())),
             None => Err(RuntimeFault::Unknown(name.clone())),
         }
+    }
+
+    /// Scripts that failed in containers that are not forgotten. Costs a look at one file a container.
+    pub fn start_up_failures(&self) -> Vec<(RuntimeName, StartUpEnd)> {
+        let names: Vec<RuntimeName> = self.shared.entries().keys().cloned().collect();
+        let ends = names.into_iter();
+        ends.filter_map(|name| {
+            let end = StartUpEnd::read(&self.shared.directory(&name)).ok()?;
+            Some((name, end))
+        })
+        .collect()
     }
 
     /// Has a request brought to the shim, and ends the container without it where it is not over in time.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::messages::{ContainerOrder, MountSpec, PREEMPTION_GRACE_SECONDS, RootFileSystem, Want};
 use crate::names::{ImageId, NodeId, UserId};
 use crate::session::{DesiredState, Session, SessionContainer, SessionEnvironment, SessionState};
+use crate::start_up::StartUp;
 use crate::workload::mount::FolderMount;
 use crate::world::ClusterSnapshot;
 
@@ -90,5 +91,6 @@ fn order(
             (DesiredState::Run, _) => Want::Run,
         },
         stop_grace_seconds: session.is_preempted().then_some(PREEMPTION_GRACE_SECONDS),
+        start_up: StartUp::default(),
     })
 }

@@ -63,6 +63,7 @@ pub mod resources;
 pub mod run_history;
 pub mod self_test;
 pub mod session;
+pub mod start_up;
 pub mod statement;
 pub mod storage;
 pub mod tenancy;

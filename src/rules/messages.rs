@@ -14,6 +14,7 @@ use crate::names::{BootId, ContainerName, FolderId, NodeId};
 use crate::reason::Reason;
 use crate::resources::{Capacity, Demand, DeviceShare};
 use crate::session::SessionKind;
+use crate::start_up::{StartUp, StartUpFailure};
 use crate::units::{Bytes, Timestamp};
 
 /// All that one node should have, and nothing else.
@@ -70,6 +71,10 @@ pub struct ContainerOrder {
     /// Seconds between TERM and KILL, where they are not the usual ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_grace_seconds: Option<u64>,
+    /// What its owner has sessions start with. The catalog's own list never has it: it is filled in on the way to the
+    /// node, and only while the container is being started. The node keeps it with its newest list.
+    #[serde(default, skip_serializing_if = "StartUp::is_empty")]
+    pub start_up: StartUp,
 }
 
 impl ContainerOrder {
@@ -159,6 +164,9 @@ pub struct NodeReport {
     /// Connections of the containers above to the outside, counted since they began; only of those that have a network.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub egress: Vec<EgressReport>,
+    /// Scripts that failed in the containers above.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub start_up_failures: Vec<StartUpFailure>,
 }
 
 /// A device that could not be cut as ordered. It is tried again.

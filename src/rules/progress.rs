@@ -156,6 +156,13 @@ fn ending(
             _ => (Outcome::Stopped, reasons::session_stopped()),
         };
     }
+    // Its command never ran.
+    if let Some(reason) = &session.reason
+        && reason.code == codes::SESSION_START_UP_ENDED
+        && session.start_up.failed == Some(session.incarnation)
+    {
+        return (Outcome::Failed, reason.clone());
+    }
     match code {
         0 => (Outcome::Succeeded, reasons::session_succeeded()),
         129..=192 => {

@@ -74,6 +74,7 @@ pub(crate) mod session_table;
 pub(crate) mod sessions;
 pub(crate) mod sign_in_links;
 pub(crate) mod ssh_keys;
+pub(crate) mod start_up;
 mod state_checks;
 pub(crate) mod statements;
 pub(crate) mod storage;

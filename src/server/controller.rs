@@ -18,6 +18,7 @@ mod preempt;
 mod reserve;
 mod retention;
 mod schedule;
+mod start_up;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

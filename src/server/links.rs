@@ -102,6 +102,7 @@ mod tests {
             incidents: Vec::new(),
             partition_failures: Vec::new(),
             egress: Vec::new(),
+            start_up_failures: Vec::new(),
         }
     }
 

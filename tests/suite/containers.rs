@@ -16,5 +16,6 @@ mod life;
 mod limits;
 mod neighbours;
 mod networks;
+mod start_up;
 mod supervision;
 mod unified;

@@ -34,6 +34,7 @@ mod reservations;
 mod roles;
 mod service;
 mod ssh;
+mod start_up;
 mod statements;
 mod support;
 pub(crate) mod the_box;

@@ -305,6 +305,15 @@ pub enum Command {
     /// Your public keys for SSH
     #[command(subcommand, visible_alias = "ssh-keys")]
     SshKey(SshKeyCommand),
+    /// Files that your sessions have in their home
+    #[command(subcommand, visible_alias = "dotfiles")]
+    Dotfile(DotfileCommand),
+    /// The script that runs in your sessions before their command
+    #[command(subcommand)]
+    Startup(StartupCommand),
+    /// Variables that only your own sessions get
+    #[command(subcommand, visible_alias = "variables")]
+    Variable(VariableCommand),
     /// Print what ssh wants to know of this server, for ~/.ssh/config
     #[command(after_help = "Example:\n  \
         fardel ssh-config lab >> ~/.ssh/config && ssh my-session@lab")]
@@ -507,6 +516,9 @@ pub struct LaunchArguments {
     /// A session of higher priority may stop it where the resource group has preemption; it is queued again then
     #[arg(long)]
     pub yields: bool,
+    /// Start without your dotfiles, your start-up script and your variables
+    #[arg(long)]
+    pub without_startup: bool,
     /// A command may run this long: 90s, 30m, 8h, 2d
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub timeout: Option<String>,
@@ -3018,6 +3030,74 @@ pub enum SshKeyCommand {
     Rm {
         #[arg(value_name = "ID", required = true)]
         keys: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum DotfileCommand {
+    /// List your dotfiles
+    Ls,
+    /// Print a dotfile
+    Cat {
+        #[arg(value_name = "PATH")]
+        path: String,
+    },
+    /// Keep a file, or - for standard input, as a dotfile
+    #[command(after_help = "Example:\n  \
+        fardel dotfile put .config/git/config ~/.config/git/config")]
+    Put {
+        /// Below the home of the session
+        #[arg(value_name = "PATH")]
+        path: String,
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Permission bits, such as 755 [default: 600]
+        #[arg(long, value_name = "OCTAL")]
+        mode: Option<String>,
+    },
+    /// Remove dotfiles
+    Rm {
+        #[arg(value_name = "PATH", required = true)]
+        paths: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum StartupCommand {
+    /// Print your start-up script
+    Cat,
+    /// Keep a file, or - for standard input, as your start-up script
+    #[command(after_help = "Example:\n  \
+        fardel startup set setup.sh --or-end")]
+    Set {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// End the session where the script fails; without it the command runs all the same
+        #[arg(long)]
+        or_end: bool,
+    },
+    /// Remove your start-up script
+    Rm,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum VariableCommand {
+    /// List your variables; their values are never shown again
+    Ls,
+    /// Keep a variable, whose value is typed unseen or read from standard input
+    #[command(after_help = "Example:\n  \
+        fardel variable set WANDB_API_KEY < key.txt")]
+    Set {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Read the value from this file, or - for standard input
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Remove variables
+    Rm {
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
     },
 }
 

@@ -32,6 +32,7 @@ use api::second_factor::SecondFactorView;
 use api::sessions::{ConnectionView, SessionView, UsageSample, WaitingView};
 use api::settings::SettingView;
 use api::ssh::SshKeyView;
+use api::start_up::{DotfileView, OwnVariableView};
 use api::statements::{ClosedMonthView, MonthCheckView, PricesView, StatementItem};
 use api::storage::StorageView;
 use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
@@ -1099,6 +1100,18 @@ pub(super) const CONNECTIONS: &[Column<ConnectionView>] = &[
     column("LAST", 0, |r, _| r.last_at.to_string()),
     column("FIRST", 9, |r, _| r.first_at.to_string()),
     column("START", 9, |r, _| r.incarnation.to_string()),
+];
+
+pub(super) const DOTFILES: &[Column<DotfileView>] = &[
+    column("PATH", 0, |r, _| r.path.clone()),
+    column("MODE", 0, |r, _| r.mode.clone()),
+    column("BYTES", 0, |r, _| r.bytes.to_string()),
+    column("CHANGED", 1, |r, _| r.changed_at.to_string()),
+];
+
+pub(super) const VARIABLES: &[Column<OwnVariableView>] = &[
+    column("NAME", 0, |r, _| r.name.clone()),
+    column("CHANGED", 0, |r, _| r.changed_at.to_string()),
 ];
 
 pub(super) const SAMPLES: &[Column<UsageSample>] = &[

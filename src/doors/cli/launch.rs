@@ -347,6 +347,9 @@ pub(super) fn body(
     if order.yields {
         body.insert("yields".into(), true.into());
     }
+    if order.without_startup {
+        body.insert("without_start_up".into(), true.into());
+    }
     let resources = resources(
         order.cpu.as_deref(),
         order.mem.as_deref(),

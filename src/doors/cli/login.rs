@@ -395,7 +395,7 @@ pub(super) fn asked(prompt: &str) -> Result<String, CliError> {
     Ok(line.trim().to_owned())
 }
 
-fn typed_unseen(prompt: &str) -> Result<String, CliError> {
+pub(super) fn typed_unseen(prompt: &str) -> Result<String, CliError> {
     use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
     let failed =
         |e: nix::errno::Errno| CliError::usage(format!("The keyboard is not usable: {e}."));

@@ -87,6 +87,7 @@ const MANUAL: [ManualChapter; 45] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
+    chapter!("start-up", Use),
     chapter!("gpus", Use),
     chapter!("gpu-usage", Use),
     chapter!("images", Use),

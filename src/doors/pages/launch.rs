@@ -100,6 +100,8 @@ pub struct LaunchFields {
     pub priority: String,
     /// Something where the box is ticked.
     pub yields: String,
+    /// The same of the start-up.
+    pub without_start_up: String,
     pub shm: String,
     pub disk: String,
     pub start_at: String,
@@ -181,6 +183,7 @@ pub struct LaunchForm {
     replicas: String,
     priority: String,
     yields: String,
+    without_start_up: String,
     shm: String,
     disk: String,
     start_at: String,
@@ -635,6 +638,7 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
         priority,
         // The box is not there for the other kind.
         yields: kind == SessionKind::Batch && !sent.yields.is_empty(),
+        without_start_up: !sent.without_start_up.is_empty(),
         timeout_seconds: None,
         max_runtime_seconds: max_runtime,
         start_at,
@@ -831,6 +835,10 @@ fn again(request: &LaunchRequest) -> LaunchForm {
             true => "1".to_owned(),
             false => String::new(),
         },
+        without_start_up: match request.without_start_up {
+            true => "1".to_owned(),
+            false => String::new(),
+        },
         // What is given without being asked for stays unasked.
         shm: request
             .resources
@@ -938,6 +946,7 @@ async fn page(
     let folded = [
         &sent.priority,
         &sent.yields,
+        &sent.without_start_up,
         &sent.shm,
         &sent.disk,
         &sent.start_at,
@@ -1030,6 +1039,7 @@ async fn page(
             replicas: sent.replicas,
             priority: sent.priority,
             yields: sent.yields,
+            without_start_up: sent.without_start_up,
             shm: sent.shm,
             disk: sent.disk,
             start_at: sent.start_at,

@@ -690,6 +690,7 @@ pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
         "session.resized" => ("i", t.timeline_limits()),
         "session.priority-set" => ("i", t.timeline_priority()),
         "session.share-confirmed" => ("i", t.gpu_confirmed()),
+        rules::codes::SESSION_START_UP_FAILED => ("w", t.events_start_up_failed()),
         "session.gpu-warned" => ("w", t.gpu_over_warned()),
         "session.reservation-warned" => ("w", t.reservations_timeline_warned()),
         "session.course-warned" => ("w", t.courses_timeline_warned()),

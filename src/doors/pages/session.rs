@@ -383,7 +383,9 @@ async fn read_one(
     let peak = samples.iter().map(|sample| sample.memory).max();
     let scope = session.scope();
     let may_write = may(&caller.subject, Right::SessionsWrite, &scope).is_ok();
-    let may_enter = may(&caller.subject, Right::SessionsEnter, &scope).is_ok();
+    // The variables of a session are its owner's.
+    let is_closed = session.own_variables && session.owner.id != caller.subject.user;
+    let may_enter = !is_closed && may(&caller.subject, Right::SessionsEnter, &scope).is_ok();
     let attachable = running && !session.paused && may_enter;
     let shown_log = filtered(&log, q);
     let counts = seen.counts;

@@ -56,6 +56,17 @@ pub(super) enum ContainerConsole<'a> {
     },
 }
 
+/// A script that the first process runs before the command.
+pub(super) struct ScriptStart {
+    /// The script as a file without a name, which its interpreter opens.
+    pub script: OwnedFd,
+    /// Takes four bytes once it is over: its exit code, or -1 where it was killed because it ran for too long.
+    pub report: OwnedFd,
+    pub seconds: u32,
+    /// Where it fails the command does not run.
+    pub ends_session: bool,
+}
+
 /// A created container whose command does not run yet.
 pub(super) struct Created {
     container: Container,
@@ -70,6 +81,8 @@ struct FirstProcessStart {
     revealing: Revealing,
     /// Takes the filter's listener to the shim.
     listener_socket: RawFd,
+    /// What the first process itself has open beside its standard streams.
+    kept: [Option<RawFd>; 2],
     arguments: Rc<Vec<CString>>,
     environment: Rc<Vec<CString>>,
 }
@@ -84,11 +97,25 @@ pub(super) fn create(
     console: ContainerConsole<'_>,
     words: (&[String], &[(String, String)]),
     filter: (SeccompFilter, Revealing),
-    listener_socket: RawFd,
+    (listener_socket, script): (RawFd, Option<&ScriptStart>),
 ) -> Result<Created, ContainerError> {
     let image = memory_file().map_err(ContainerError::Init)?;
     let (command, environment) = words;
-    let mut arguments = vec![CString::from(c"init")];
+    let mut arguments = match script {
+        None => vec![CString::from(c"init")],
+        Some(start) => {
+            let mut words = vec![CString::from(c"begin")];
+            for number in [
+                start.script.as_raw_fd().cast_unsigned(),
+                start.report.as_raw_fd().cast_unsigned(),
+                start.seconds,
+                u32::from(start.ends_session),
+            ] {
+                words.push(CString::new(number.to_string()).map_err(|_| ContainerError::NullByte)?);
+            }
+            words
+        }
+    };
     for word in command {
         arguments.push(CString::new(word.as_str()).map_err(|_| ContainerError::NullByte)?);
     }
@@ -103,6 +130,10 @@ pub(super) fn create(
         filter: Rc::new(filter),
         revealing,
         listener_socket,
+        kept: [
+            script.map(|start| start.script.as_raw_fd()),
+            script.map(|start| start.report.as_raw_fd()),
+        ],
         arguments: Rc::new(arguments),
         environment: Rc::new(variables),
     };
@@ -160,6 +191,12 @@ impl Executor for FirstProcessStart {
         if let Some(listener) = listener {
             send_descriptor(self.listener_socket, &listener)
                 .map_err(|error| ExecutorError::Other(format!("the filter's listener: {error}")))?;
+        }
+        for descriptor in self.kept.into_iter().flatten() {
+            // SAFETY: a plain system call on a descriptor that this process inherited.
+            if unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) } != 0 {
+                return Err(failed("the start-up script"));
+            }
         }
         // SAFETY: both arrays end with a null pointer and outlive the call, which returns only on failure.
         unsafe {

@@ -1,5 +1,5 @@
 //! The server's side of a shim: what is written for it, and how it is spoken to. The files of one container lie in
-//! `RUN/c/NAME/{launch.json, run.json, exit.json, shim.sock, …}`.
+//! `RUN/c/NAME/{launch.json, run.json, start-up.json, exit.json, shim.sock, …}`.
 //!
 //! Who is adopted, and who is lost, is decided in `adoption`.
 
@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::identity::ProcessIdentity;
-use super::order::{ContainerSpec, RuntimeExit};
+use super::order::{ContainerSpec, RuntimeExit, StartUpEnd};
 use super::rootfs::HostGround;
 use super::wire::{self, FrameKind, ShimFrame, ShimReply, ShimRequest};
 
@@ -85,6 +85,18 @@ impl RuntimeExit {
     /// Writes the end, to last.
     pub fn write(&self, directory: &Path) -> io::Result<()> {
         write_json(directory, "exit.json", self, Lasting::Yes)
+    }
+}
+
+impl StartUpEnd {
+    /// Reads how the script of a container failed; an error where it did not.
+    pub fn read(directory: &Path) -> io::Result<Self> {
+        read_json(&directory.join("start-up.json"))
+    }
+
+    /// Writes it for servers.
+    pub(super) fn write(&self, directory: &Path) -> io::Result<()> {
+        write_json(directory, "start-up.json", self, Lasting::No)
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use rules::egress::SessionEgress;
+use rules::start_up::StartUp;
 use serde::{Deserialize, Serialize};
 
 use crate::gpu::{DeviceOrder, FileOrder};
@@ -104,6 +105,9 @@ pub struct ContainerSpec {
     /// Files of the host at places inside, whatever the image has there.
     #[serde(default)]
     pub files: Vec<FileOrder>,
+    /// Files and the script of its owner. Variables stand in the environment and not here.
+    #[serde(default, skip_serializing_if = "StartUp::is_empty")]
+    pub start_up: StartUp,
 }
 
 /// Where the root file system comes from.
@@ -226,6 +230,15 @@ pub struct RuntimeExit {
     /// Absent when the command never started.
     pub started_at: Option<u64>,
     pub ended_at: u64,
+}
+
+/// How a script failed that ran before the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartUpEnd {
+    /// None: it was killed because it ran for too long.
+    pub exit_code: Option<i32>,
+    /// The command did not run.
+    pub ends_session: bool,
 }
 
 /// What a container uses now.

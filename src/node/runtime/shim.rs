@@ -15,15 +15,17 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rules::egress::SessionEgress;
+use rules::start_up;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use super::cgroup::{ControlGroup, Hierarchies};
 use super::claim;
-use super::container::{self, ContainerConsole};
+use super::container::{self, ContainerConsole, ScriptStart};
 use super::container_user::{self, ContainerUser};
 use super::descriptors::receive_descriptor;
 use super::devices;
+use super::dotfiles::{self, FileOwner};
 use super::exec::{self, ExecProgram, News};
 use super::fork_server;
 use super::host_environment::HostDigest;
@@ -31,7 +33,7 @@ use super::identity::ProcessIdentity;
 use super::launch::{LaunchFile, RunRecord};
 use super::loader;
 use super::logs::LogWriter;
-use super::order::{ContainerSpec, ExecOrder, RuntimeExit, RuntimePhase, UserOrder};
+use super::order::{ContainerSpec, ExecOrder, RuntimeExit, RuntimePhase, StartUpEnd, UserOrder};
 use super::proc_files::{self, ProcFiles};
 use super::rootfs::{self, RootStage};
 use super::seccomp::answers::{self, Pace, VirtualSysinfo};
@@ -178,6 +180,8 @@ struct Shim {
     revealing: Revealing,
     /// Where the first process leaves the filter's listener.
     handover: Option<UnixStream>,
+    /// Where it says how the start-up script ended.
+    script_report: Option<OwnedFd>,
     /// Listeners of every filter in this container.
     questions: Vec<Option<OwnedFd>>,
     pace: Pace,
@@ -219,6 +223,7 @@ enum ReadySource {
     Listener,
     Line,
     Handover,
+    Script,
     Question(usize),
     Client(usize),
     News(usize),
@@ -288,6 +293,7 @@ impl Shim {
             ground: None,
             revealing: Revealing::available(),
             handover: None,
+            script_report: None,
             questions: vec![],
             pace: Pace::new(Instant::now()),
             measure: VirtualSysinfo {
@@ -351,6 +357,7 @@ impl Shim {
             ids.as_fd(),
         )?;
         let ground = self.ground(&stage, &order, &ids)?;
+        self.write_dotfiles(&order, &ground);
         fs::write(
             self.directory.join("config.json"),
             spec::specification(&order, &ground).to_string(),
@@ -361,6 +368,7 @@ impl Shim {
         self.announce(RuntimePhase::Starting);
         let revealing = self.revealing;
         let (listener_near, listener_far) = UnixStream::pair()?;
+        let script = self.script(&order)?;
         let words = (&order.command[..], &ground.environment[..]);
         let filter = (SeccompFilter::compile(revealing), revealing);
         let mut created = if order.terminal.is_some() {
@@ -372,7 +380,7 @@ impl Shim {
                 ContainerConsole::Terminal(&socket),
                 words,
                 filter,
-                listener_far.as_raw_fd(),
+                (listener_far.as_raw_fd(), script.as_ref()),
             )?;
             let (connection, _) = listener.accept()?;
             self.line = Some(ProgramStream::new(
@@ -397,10 +405,10 @@ impl Shim {
                 },
                 words,
                 filter,
-                listener_far.as_raw_fd(),
+                (listener_far.as_raw_fd(), script.as_ref()),
             )?
         };
-        drop(listener_far);
+        drop((listener_far, script));
         self.handover = (revealing == Revealing::ToShim).then_some(listener_near);
         self.ground = Some(ground);
         // libcontainer gives its caller the container's own standing with the memory killer.
@@ -448,6 +456,65 @@ impl Shim {
             paused: false,
         });
         Ok(())
+    }
+
+    /// Puts the owner's files into the home, and says in the log which are not there.
+    fn write_dotfiles(&mut self, order: &ContainerSpec, ground: &PreparedRoot) {
+        let owner = FileOwner {
+            uid: order.ids.base + ground.uid,
+            gid: order.ids.base + ground.gid,
+        };
+        let (home, files) = (&ground.home, &order.start_up.files);
+        for told in dotfiles::write(&ground.root, home, files, &order.mounts, owner) {
+            let line = format!("fardel: {told}\r\n");
+            self.scrollback.add(line.as_bytes());
+            if let Err(error) = self.log.append(line.as_bytes()) {
+                tracing::warn!("output is not logged: {error}");
+            }
+        }
+    }
+
+    /// The script that runs before the command, where there is one; how it ends is heard from now on.
+    fn script(&mut self, order: &ContainerSpec) -> io::Result<Option<ScriptStart>> {
+        let Some(script) = &order.start_up.script else {
+            return Ok(None);
+        };
+        let text = start_up::runnable(&script.text);
+        let (heard, report) = io::pipe()?;
+        rustix::fs::fcntl_setfl(&heard, rustix::fs::OFlags::NONBLOCK)?;
+        self.script_report = Some(heard.into());
+        Ok(Some(ScriptStart {
+            script: container::sealed_file("start-up", text.as_bytes())?,
+            report: report.into(),
+            seconds: start_up::SCRIPT_SECONDS,
+            ends_session: script.ends_session,
+        }))
+    }
+
+    /// Takes how the script ended, and writes down where it failed.
+    fn hear_script(&mut self) {
+        let Some(heard) = &self.script_report else {
+            return;
+        };
+        let mut bytes = [0; 4];
+        let code = match rustix::io::read(heard, &mut bytes) {
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return,
+            Ok(4) => i32::from_le_bytes(bytes),
+            // It ended without a word, as the container did.
+            Ok(_) | Err(_) => 0,
+        };
+        self.script_report = None;
+        if code == 0 {
+            return;
+        }
+        let script = self.launch.order.start_up.script.as_ref();
+        let end = StartUpEnd {
+            exit_code: Some(code).filter(|code| *code >= 0),
+            ends_session: script.is_some_and(|script| script.ends_session),
+        };
+        if let Err(error) = end.write(&self.directory) {
+            tracing::error!("the end of the start-up script could not be written down: {error}");
+        }
     }
 
     fn ground(
@@ -580,6 +647,7 @@ impl Shim {
                     ReadySource::Signals => {
                         if let Some(status) = self.reap() {
                             let record = self.exit_record(status);
+                            self.hear_script();
                             self.drain(&mut buffer);
                             self.end(record);
                             return;
@@ -588,6 +656,7 @@ impl Shim {
                     ReadySource::Listener => self.accept(),
                     ReadySource::Line => drop(self.hear(&mut buffer)),
                     ReadySource::Handover => self.take_over_listener(),
+                    ReadySource::Script => self.hear_script(),
                     ReadySource::Question(number) => self.answer_question(number),
                     ReadySource::Client(number) => self.serve(number, &mut buffer),
                     ReadySource::News(number) => self.take_news(number),
@@ -696,6 +765,9 @@ impl Shim {
         }
         if let Some(handover) = &self.handover {
             watch(ReadySource::Handover, handover.as_fd(), PollFlags::IN);
+        }
+        if let Some(heard) = &self.script_report {
+            watch(ReadySource::Script, heard.as_fd(), PollFlags::IN);
         }
         for (number, questions) in self.questions.iter().enumerate() {
             if let (Some(questions), None) = (questions, paced) {

@@ -19,6 +19,7 @@ use crate::names::{ContainerName, NodeId, SessionId, SessionName, UserId, UserNa
 use crate::reason::Reason;
 use crate::reasons;
 use crate::resources::DeviceShare;
+use crate::start_up::{SessionStartUp, StartUpFailure};
 use crate::tenancy::{DomainId, ProjectId, Scope};
 use crate::units::Timestamp;
 
@@ -44,6 +45,9 @@ pub struct Session {
     /// What it reaches outside, by the policy of its launch; nothing where it is None.
     #[serde(default)]
     pub egress: Option<SessionEgress>,
+    /// What it has of its owner's start-up.
+    #[serde(default)]
+    pub start_up: SessionStartUp,
     /// Where it stands, and the containers it has there.
     pub lifecycle: Lifecycle,
     pub desired: DesiredState,
@@ -140,6 +144,7 @@ impl Session {
             spec,
             mounts: Vec::new(),
             egress: None,
+            start_up: SessionStartUp::default(),
             lifecycle: Lifecycle::Pending,
             desired: DesiredState::Run,
             paused: false,
@@ -497,6 +502,20 @@ impl Session {
         // A stop has its own reason.
         if self.desired == DesiredState::Run && self.state() != SessionState::Stopping {
             self.reason = Some(incident.reason());
+        }
+        true
+    }
+
+    /// Keeps that the script of its present start failed. Returns whether that is new.
+    pub fn note_start_up(&mut self, failure: &StartUpFailure) -> bool {
+        let own = failure.container.incarnation == self.incarnation;
+        if !own || !self.is_live() || self.start_up.failed == Some(self.incarnation) {
+            return false;
+        }
+        self.start_up.failed = Some(self.incarnation);
+        // A stop has its own reason.
+        if self.desired == DesiredState::Run && self.state() != SessionState::Stopping {
+            self.reason = Some(failure.reason());
         }
         true
     }

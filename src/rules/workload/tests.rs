@@ -20,6 +20,7 @@ use crate::progress;
 use crate::reason::Reason;
 use crate::reasons;
 use crate::resources::{Capacity, Demand, DeviceShare};
+use crate::start_up::StartUpFailure;
 use crate::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use crate::world::{ClusterSnapshot, NodeRecord};
 
@@ -206,6 +207,7 @@ fn report(node: NodeId, generation: u64, containers: Vec<ContainerStatus>) -> No
         incidents: Vec::new(),
         partition_failures: Vec::new(),
         egress: Vec::new(),
+        start_up_failures: Vec::new(),
     }
 }
 
@@ -286,6 +288,28 @@ fn a_sub_container_that_ends_well_leaves_its_session_and_its_node() {
         (session.exit_code(), code(&session)),
         (Some(3), "session.exit-code")
     );
+}
+
+#[test]
+fn a_start_up_script_that_fails_is_noted_once_a_start_and_explains_the_end_that_it_makes() {
+    for (ends_session, noted, ended) in [
+        (false, "session.start-up-failed", "session.exit-code"),
+        (true, "session.start-up-ended", "session.start-up-ended"),
+    ] {
+        let mut session = session();
+        let failure = StartUpFailure {
+            container: session.container(),
+            exit_code: Some(3),
+            ends_session,
+        };
+        assert!(session.note_start_up(&failure));
+        assert!(!session.note_start_up(&failure), "it is said again");
+        assert_eq!(code(&session), noted);
+        apply_report(&mut session, ONE, vec![(0, exit(3, 5))]);
+        assert_eq!(code(&session), ended);
+        session.incarnation += 1;
+        assert!(!session.note_start_up(&failure), "of an earlier start");
+    }
 }
 
 #[test]

@@ -26,7 +26,7 @@ use rules::session::{Session, SessionEnvironment, SessionState};
 use rules::units::Timestamp;
 
 use super::allowed;
-use super::sessions::find::find;
+use super::sessions::find::{find, keep_variables_own};
 use crate::access::{Caller, new_app_ticket, repeated};
 use crate::app_starts::{AppProgress, AppStart, answers, listens};
 use crate::catalog::app_shares::AppShareRecord;
@@ -227,7 +227,9 @@ pub async fn at_port(
         let at = view.app_port(port)?.ok_or_else(missing)?;
         let session = at.session.ok_or_else(missing)?;
         let row = view.session(session)?.ok_or_else(missing)?;
-        if may(&caller.subject, Permission::SessionsEnter, &row.scope()).is_ok() {
+        if may(&caller.subject, Permission::SessionsEnter, &row.scope()).is_ok()
+            && keep_variables_own(caller, Permission::SessionsEnter, &row).is_ok()
+        {
             return Ok(Some((session, at.app)));
         }
         match may_open(view, caller, &row, &at.app, now) {

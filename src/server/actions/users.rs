@@ -32,6 +32,7 @@ mod profile;
 pub mod second_factor;
 pub mod sign_in_link;
 pub mod ssh_keys;
+pub mod start_up;
 #[cfg(test)]
 mod tests;
 pub mod tokens;

@@ -286,6 +286,19 @@ CREATE TABLE domain (
     generation integer not null
 ) strict;
 
+CREATE TABLE dotfile (
+    user blob not null references user (id) on delete cascade,
+    -- Below the home, without a leading slash.
+    path text not null,
+    -- Permission bits alone.
+    mode integer not null check (mode between 256 and 511),
+    content text not null,
+    -- Of the content as it was written.
+    bytes integer not null check (bytes >= 0),
+    changed_at integer not null,
+    primary key (user, path)
+) strict, without rowid;
+
 CREATE TABLE event (
     sequence integer primary key autoincrement,
     at integer not null,
@@ -848,7 +861,7 @@ CREATE TABLE session (
     ended_at integer,
     outcome text check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
     exit_code integer,
-    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, description text, backfilled integer not null default 0 check (backfilled in (0, 1)), resource_group blob references resource_group (id), priority integer not null default 10 check (priority between 0 and 100), yields integer not null default 0 check (yields in (0, 1)), preempted_count integer not null default 0 check (preempted_count >= 0), mounts text not null default '[]', disk integer check (disk is null or disk > 0),
+    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, description text, backfilled integer not null default 0 check (backfilled in (0, 1)), resource_group blob references resource_group (id), priority integer not null default 10 check (priority between 0 and 100), yields integer not null default 0 check (yields in (0, 1)), preempted_count integer not null default 0 check (preempted_count >= 0), mounts text not null default '[]', disk integer check (disk is null or disk > 0), start_up text not null default '{}',
     check ((state = 'ended') = (outcome is not null))
 ) strict;
 
@@ -936,6 +949,15 @@ CREATE TABLE ssh_key (
 
 CREATE INDEX ssh_key_by_user on ssh_key (user);
 
+CREATE TABLE startup_script (
+    user blob primary key references user (id) on delete cascade,
+    script text not null,
+    bytes integer not null check (bytes > 0),
+    -- A session ends where it fails.
+    ends_session integer not null check (ends_session in (0, 1)),
+    changed_at integer not null
+) strict, without rowid;
+
 CREATE TABLE statement_line (
     month text not null references closed_month (month),
     position integer not null check (position > 0),
@@ -1015,6 +1037,15 @@ CREATE UNIQUE INDEX user_email on user (email)
 where email is not null and removed_at is null;
 
 CREATE UNIQUE INDEX user_name on user (name) where removed_at is null;
+
+CREATE TABLE variable (
+    user blob not null references user (id) on delete cascade,
+    name text not null,
+    value text not null,
+    bytes integer not null check (bytes >= 0),
+    changed_at integer not null,
+    primary key (user, name)
+) strict, without rowid;
 
 CREATE TABLE webhook (
     id blob primary key,

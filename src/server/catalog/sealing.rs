@@ -1,6 +1,7 @@
 //! Values that cannot be read out of a file of the catalog: environments of sessions, what machines are told of
-//! them, answers kept for keys, secrets of second factors, of access keys and of the host key. They are sealed on their way into a row and opened on their way out, with
-//! a key that lies in a file of its own beside the catalog. Knows nothing of what the values mean.
+//! them, answers kept for keys, secrets of second factors, of access keys and of the host key, what sessions of a user
+//! start with. They are sealed on their way into a row and opened on their way out, with a key that lies in a file of
+//! its own beside the catalog. Knows nothing of what the values mean.
 //!
 //! A sealed value is `s1:` and, in base64, a nonce of 12 bytes, the text under ChaCha20-Poly1305, and a tag
 //! of 16 bytes. The tag also covers whose value it is, so that rows cannot be swapped. A plain value is JSON
@@ -64,6 +65,12 @@ pub(super) enum SealedRow<'a> {
     Webhook(&'a [u8; 16]),
     /// The one key by which this box is known over SSH.
     SshHostKey,
+    /// Of what a user's sessions start with, one by its kind and name.
+    StartUp {
+        user: &'a [u8; 16],
+        kind: &'static str,
+        name: &'a str,
+    },
 }
 
 impl SealedRow<'_> {
@@ -75,6 +82,11 @@ impl SealedRow<'_> {
             Self::AccessKey(token) => [b"access key ".as_slice(), token.as_slice()].concat(),
             Self::Webhook(id) => [b"webhook ".as_slice(), id.as_slice()].concat(),
             Self::SshHostKey => b"ssh host key".to_vec(),
+            // Neither kinds nor names have a line break.
+            Self::StartUp { user, kind, name } => {
+                let named = format!("{kind}\n{name}");
+                [b"start-up ".as_slice(), user.as_slice(), named.as_bytes()].concat()
+            }
             // Routes have no line break.
             Self::Answer(key) => {
                 let name = format!("{}\n{}", key.route, key.key);
@@ -293,7 +305,10 @@ fn known(connection: &Connection, data: &Path) -> Result<Option<Seal>, Failure> 
                     or exists (select 1 from second_factor)
                     or exists (select 1 from access_key)
                     or exists (select 1 from webhook)
-                    or exists (select 1 from ssh_host_key)",
+                    or exists (select 1 from ssh_host_key)
+                    or exists (select 1 from dotfile)
+                    or exists (select 1 from startup_script)
+                    or exists (select 1 from variable)",
             [],
             |row| row.get(0),
         )

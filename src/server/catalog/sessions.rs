@@ -34,7 +34,7 @@ use crate::Failure;
 
 /// What a row keeps, in this order: as `from_row` reads it, and `columns` writes it. The statements are made from
 /// this list, so a column stands in these three places of this file and nowhere else.
-pub(super) const COLUMNS: [&str; 49] = [
+pub(super) const COLUMNS: [&str; 50] = [
     "id",
     "name",
     "owner",
@@ -84,6 +84,7 @@ pub(super) const COLUMNS: [&str; 49] = [
     "preempted_count",
     "mounts",
     "egress",
+    "start_up",
 ];
 
 /// Writes a new row.
@@ -237,6 +238,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         preempted_count: row.get(next())?,
         mounts: value::json(row, next())?,
         egress: value::json_or_none(row, next())?,
+        start_up: value::json(row, next())?,
     })
 }
 
@@ -698,5 +700,6 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(session.preempted_count),
         Box::new(value::text(&session.mounts)),
         Box::new(session.egress.as_ref().map(value::text)),
+        Box::new(value::text(&session.start_up)),
     ]
 }

@@ -622,6 +622,7 @@ impl Rows<'_> {
         self.forget_mail_of(id)?;
         self.trash_folders_of(id)?;
         self.forget_folder_shares_of(id)?;
+        self.forget_start_up(id)?;
         self.connection
             .prepare_cached(
                 "update user

@@ -29,6 +29,11 @@ pub(crate) fn apply_report(pass: &mut ControllerPass, report: &NodeReport) {
             session.is_on(report.node) && session.note(incident)
         });
     }
+    for failure in &report.start_up_failures {
+        pass.change(failure.container.session, "node", |session| {
+            session.is_on(report.node) && session.note_start_up(failure)
+        });
+    }
     let current = pass.assigned.get(&report.node);
     let changes: Vec<_> = pass
         .world
@@ -77,5 +82,6 @@ pub(crate) fn same(a: &NodeReport, b: &NodeReport) -> bool {
         && a.host_environment == b.host_environment
         && a.problems == b.problems
         && a.incidents == b.incidents
+        && a.start_up_failures == b.start_up_failures
         && state(a) == state(b)
 }

@@ -17,7 +17,7 @@ use crate::Failure;
 use crate::catalog::Catalog;
 use crate::catalog::controller_pass::PassSnapshot;
 use crate::controller::idleness::{self, IdleJudge};
-use crate::controller::{Controller, ControllerPass, apply_report, retention};
+use crate::controller::{Controller, ControllerPass, apply_report, retention, start_up};
 use crate::decisions::{DecidedTurn, DecisionLog};
 use crate::links::Links;
 
@@ -88,7 +88,9 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
                 for assignment in controller.due_assignments(&pass, zero.elapsed()) {
                     // A node that was not heard of yet may not be led by this catalog.
                     if absorbed.contains_key(&assignment.node) {
-                        links.send(assignment);
+                        let starting = start_up::starting(&pass, &assignment);
+                        let filled = start_up::fill(&catalog, starting, assignment).await;
+                        links.send(filled);
                     }
                 }
                 controller

@@ -87,6 +87,7 @@ impl ControllerPass {
         let waits = !session.is_confirmed();
         let held = session.held_by.is_some();
         let preempted = session.preempted_count;
+        let failed = session.start_up.failed;
         let answered = session.incidents.last().map(|incident| incident.id);
         if !change(session) {
             return;
@@ -104,6 +105,8 @@ impl ControllerPass {
         {
             let answer = incident.answer;
             format!("session.{}-{}", answer.subject(), answer.word())
+        } else if session.start_up.failed != failed {
+            rules::codes::SESSION_START_UP_FAILED.to_owned()
         } else if waits && session.is_confirmed() {
             "session.share-confirmed".to_owned()
         } else {

@@ -87,6 +87,7 @@ fn report(generation: u64, containers: Vec<ContainerStatus>) -> NodeReport {
         device_uses: Vec::new(),
         partition_failures: Vec::new(),
         egress: Vec::new(),
+        start_up_failures: Vec::new(),
         incidents: Vec::new(),
     }
 }

@@ -277,6 +277,7 @@ impl FakeNode {
             device_uses: Vec::new(),
             partition_failures: Vec::new(),
             egress: Vec::new(),
+            start_up_failures: Vec::new(),
             incidents: Vec::new(),
         }
     }

@@ -63,6 +63,7 @@ fn session(number: u128, folder: FolderId, script: &str) -> ContainerOrder {
         egress: None,
         want: Want::Run,
         stop_grace_seconds: None,
+        start_up: rules::start_up::StartUp::default(),
     }
 }
 

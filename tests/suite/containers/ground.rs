@@ -88,6 +88,7 @@ impl Ground {
             egress: None,
             devices: vec![],
             files: vec![],
+            start_up: rules::start_up::StartUp::default(),
         }
     }
 

@@ -18,6 +18,7 @@ use rules::names::{BootId, ContainerName, NodeId, SessionId};
 use rules::refusal::Refusal;
 use rules::refusals::port_unreachable;
 use rules::resources::{Capacity, Device, DeviceShare};
+use rules::start_up::StartUp;
 use rules::units::{CpuShare, Timestamp};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -37,7 +38,12 @@ pub(crate) struct FakeMachine {
     grants: BTreeMap<ContainerName, Vec<DeviceShare>>,
     /// One connection of each container to each of its targets.
     egress: Vec<EgressReport>,
+    /// What each container was to start with, by the name of its session.
+    start_ups: StartUps,
 }
+
+/// What a machine was told that sessions start with, for who looks at it from outside.
+pub(crate) type StartUps = Arc<Mutex<BTreeMap<String, StartUp>>>;
 
 impl FakeMachine {
     pub(crate) fn new(node: NodeId, devices: Vec<Device>) -> Self {
@@ -46,10 +52,15 @@ impl FakeMachine {
             host_environment: true,
             grants: BTreeMap::new(),
             egress: Vec::new(),
+            start_ups: StartUps::default(),
             node,
             boot: BootId(uuid::Uuid::from_u128(7)),
             sights: BTreeMap::new(),
         }
+    }
+
+    pub(crate) fn start_ups(&self) -> StartUps {
+        Arc::clone(&self.start_ups)
     }
 
     /// The same machine, that keeps its own programs to itself.
@@ -90,6 +101,10 @@ impl FakeMachine {
         self.egress = connected.collect();
         for order in &assignment.containers {
             self.grants.insert(order.name, order.devices.clone());
+            if !self.sights.contains_key(&order.name) {
+                let mut known = self.start_ups.lock().expect("no test panicked with it");
+                known.insert(order.hostname.clone(), order.start_up.clone());
+            }
             let sight = self
                 .sights
                 .entry(order.name)
@@ -148,6 +163,7 @@ impl FakeMachine {
             device_uses: Vec::new(),
             partition_failures: Vec::new(),
             egress: self.egress.clone(),
+            start_up_failures: Vec::new(),
             incidents: Vec::new(),
         }
     }

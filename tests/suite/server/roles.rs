@@ -60,6 +60,10 @@ fn body(route: &DocumentedRoute) -> String {
         Some("SuspendRequest") => json!({"suspended": false}).to_string(),
         Some("NewToken") => json!({"name": "t", "scopes": ["me"]}).to_string(),
         Some("NewSshKey") => json!({"public_key": "none"}).to_string(),
+        Some("NewDotfile") => json!({"path": ".bashrc", "content": "umask 077"}).to_string(),
+        Some("NewStartupScript") => json!({"script": "true"}).to_string(),
+        // A variable would close the later sessions of its user to the others who ask.
+        Some("NewVariable") => json!({"name": "PATH", "value": "x"}).to_string(),
         Some("Preferences") => json!({"language": "ko"}).to_string(),
         Some("PasswordChange") => {
             json!({"old": "wrong-password-1", "new": "another-good-one-9"}).to_string()

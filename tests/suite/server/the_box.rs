@@ -20,7 +20,7 @@ use server::actions::users::tokens;
 use server::{Failure, Server};
 use tower::ServiceExt;
 
-use super::fake_machine::{FakeMachine, FakeStreams};
+use super::fake_machine::{FakeMachine, FakeStreams, StartUps};
 
 /// A password that no list of common ones has.
 pub(crate) const PASSWORD: &str = "correct-horse-battery-7";
@@ -39,6 +39,8 @@ pub(crate) struct TheBox {
     pub(crate) router: Router,
     pub(crate) streams: FakeStreams,
     pub(crate) folder: tempfile::TempDir,
+    /// What its machine was told that sessions start with.
+    pub(crate) start_ups: StartUps,
     /// An administrator, two users, by token.
     pub(crate) admin: As,
     pub(crate) mina: As,
@@ -183,6 +185,7 @@ impl TheBox {
         if !server.settings().host_environment {
             machine = machine.without_programs();
         }
+        let start_ups = machine.start_ups();
         tokio::spawn(machine.run(node_end, clock));
 
         let here: std::net::IpAddr = std::net::Ipv4Addr::LOCALHOST.into();
@@ -212,6 +215,7 @@ impl TheBox {
             router,
             streams,
             folder,
+            start_ups,
         };
         opened.admin = opened.token("ada", &Permission::ALL, None).await;
         opened.mina = opened.token("mina", &Permission::ALL, None).await;

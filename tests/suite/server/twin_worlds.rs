@@ -89,7 +89,7 @@ const PAGES: [&str; 61] = [
     "/choices/users?user=WORD",
 ];
 /// Pages of administrators, and of one user.
-const ADMINISTRATION: [&str; 12] = [
+const ADMINISTRATION: [&str; 13] = [
     "/users",
     "/users?q=WORD",
     "/users/WORD.user",
@@ -102,6 +102,7 @@ const ADMINISTRATION: [&str; 12] = [
     "/me",
     "/me/keys",
     "/me/ssh-keys",
+    "/me/startup",
 ];
 const STREAMS: [&str; 9] = [
     "/live",

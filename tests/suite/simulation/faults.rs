@@ -235,6 +235,7 @@ pub(super) fn invented(world: &ClusterSnapshot, now: Timestamp) -> Vec<NodeRepor
             device_uses: Vec::new(),
             partition_failures: Vec::new(),
             egress: Vec::new(),
+            start_up_failures: Vec::new(),
             incidents: Vec::new(),
         })
         .collect()

@@ -59,6 +59,10 @@ const TARGET: &str =
 /// is one.
 const SSH_KEY: &str =
     r"^ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI[A-P][A-Za-z0-9+/]{42}( [!-~]{1,60})?$";
+/// A path below the home, of at most `MAX_DOTFILE_DEPTH` names.
+const DOTFILE_PATH: &str = r"^(~/)?(\.{0,2}[!-\-0-\[\]-~][!-.0-\[\]-~]*|\.{3}[!-.0-\[\]-~]*)(/(\.{0,2}[!-\-0-\[\]-~][!-.0-\[\]-~]*|\.{3}[!-.0-\[\]-~]*)){0,7}$";
+/// A text in which something stands.
+const SCRIPT: &str = r"^[^\u0000]*[!-~][^\u0000]*$";
 /// Hours with at most two decimals, up to `MAX_BUDGET_HUNDREDTHS`.
 const GPU_HOURS: &str = "^0*([0-9]{1,9}([.][0-9]{1,2})?|1000000000([.]0{1,2})?)$";
 /// Hours from 1 to a year's, or nothing.
@@ -569,6 +573,16 @@ fn all() -> Vec<(&'static str, Value)> {
             "/NewSshKey/properties/name",
             json!({"pattern": named(), "maxLength": 64}),
         ),
+        (
+            "/NewDotfile/properties/path",
+            json!({"pattern": DOTFILE_PATH}),
+        ),
+        ("/NewDotfile/properties/content", json!({"pattern": NO_NUL})),
+        (
+            "/NewStartupScript/properties/script",
+            json!({"pattern": SCRIPT}),
+        ),
+        ("/NewVariable/properties/value", json!({"pattern": NO_NUL})),
         ("/NewToken/properties/name", json!({"pattern": named()})),
         ("/NewToken/properties/scopes/items", json!({"enum": scopes})),
         ("/Limits/properties/gpu", amount()),
@@ -778,6 +792,7 @@ mod tests {
     use rules::names::{EmailAddress, SessionName};
     use rules::reservation::moment;
     use rules::session::hidden;
+    use rules::start_up::dotfile_path;
     use rules::webhook::check_address;
 
     #[test]
@@ -834,6 +849,25 @@ mod tests {
 
     #[test]
     fn names_fit_their_patterns_where_the_actions_take_them() {
+        for path in [
+            ".bashrc",
+            "~/.config/git/config",
+            "..a",
+            "...",
+            "..",
+            "a/../b",
+            "./a",
+            "a//b",
+            "/a",
+            "a b",
+            r"a\b",
+            "",
+            &("a/".repeat(7) + "b"),
+            &("a/".repeat(8) + "b"),
+        ] {
+            let taken = dotfile_path(path).is_ok();
+            assert_eq!(takes(DOTFILE_PATH, path), taken, "{path}");
+        }
         for name in [
             "a",
             "A-1",

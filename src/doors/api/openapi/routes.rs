@@ -2533,6 +2533,116 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/me/dotfiles",
+        operation: "listDotfiles",
+        tag: "users",
+        summary: "List the files that your sessions have in their home",
+        needs: ME,
+        answer: SuccessReply::Schema("DotfilePage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/me/dotfiles",
+        operation: "putDotfile",
+        tag: "users",
+        summary: "Keep a file that your sessions have in their home",
+        needs: ME,
+        body: Some("NewDotfile"),
+        answer: SuccessReply::Schema("Dotfile"),
+        refusals: &[400, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/me/dotfiles/{path}",
+        operation: "getDotfile",
+        tag: "users",
+        summary: "Read one of these files",
+        needs: ME,
+        answer: SuccessReply::Schema("DotfileContent"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/me/dotfiles/{path}",
+        operation: "removeDotfile",
+        tag: "users",
+        summary: "Remove one of these files",
+        needs: ME,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/me/startup-script",
+        operation: "getStartupScript",
+        tag: "users",
+        summary: "Read the script that runs in your sessions before their command",
+        needs: ME,
+        answer: SuccessReply::Schema("StartupScript"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/me/startup-script",
+        operation: "putStartupScript",
+        tag: "users",
+        summary: "Keep the script that runs in your sessions before their command",
+        needs: ME,
+        body: Some("NewStartupScript"),
+        answer: SuccessReply::Schema("StartupScript"),
+        refusals: &[400, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/me/startup-script",
+        operation: "removeStartupScript",
+        tag: "users",
+        summary: "Remove that script",
+        needs: ME,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/me/variables",
+        operation: "listVariables",
+        tag: "users",
+        summary: "List the variables that your own sessions get; never their values",
+        needs: ME,
+        answer: SuccessReply::Schema("OwnVariablePage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/me/variables",
+        operation: "putVariable",
+        tag: "users",
+        summary: "Keep a variable, sealed, that your own sessions get",
+        needs: ME,
+        body: Some("NewVariable"),
+        answer: SuccessReply::Schema("OwnVariable"),
+        refusals: &[400, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/me/variables/{name}",
+        operation: "removeVariable",
+        tag: "users",
+        summary: "Remove a variable",
+        needs: ME,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/me/notices",
         operation: "listNotices",
         tag: "users",

@@ -477,6 +477,22 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("listSshKeys", "내 SSH 공개 키 목록"),
     ("addSshKey", "SSH로 로그인할 공개 키를 등록합니다"),
     ("removeSshKey", "공개 키를 지웁니다"),
+    ("listDotfiles", "내 세션의 HOME에 두는 파일 목록"),
+    ("putDotfile", "내 세션의 HOME에 두는 파일을 저장합니다"),
+    ("getDotfile", "그런 파일 하나의 내용"),
+    ("removeDotfile", "그런 파일을 지웁니다"),
+    (
+        "getStartupScript",
+        "내 세션에서 명령보다 먼저 실행하는 스크립트",
+    ),
+    (
+        "putStartupScript",
+        "내 세션에서 명령보다 먼저 실행하는 스크립트를 저장합니다",
+    ),
+    ("removeStartupScript", "그 스크립트를 지웁니다"),
+    ("listVariables", "내 세션에만 주는 변수 목록. 값은 없습니다"),
+    ("putVariable", "내 세션에만 주는 변수를 암호화해 저장합니다"),
+    ("removeVariable", "변수를 지웁니다"),
     (
         "getSshServer",
         "SSH로 세션에 연결하는 방법과 서버 키의 지문",

@@ -55,6 +55,7 @@ use super::super::setup::SetupPage;
 use super::super::sign_in_links::{LinkedAccount, LoginLinkPage, ShownLink, SignInLinkPage};
 use super::super::sign_ins::SignInRow;
 use super::super::ssh_keys::{OwnSshKeyRow, ReachedBySsh, SshKeysPage};
+use super::super::start_up::{KeptItemRow, StartUpPage};
 use super::super::system::{self, SystemPage};
 use super::super::table::{
     self, DataTable, EmptyTable, FilterBar, FilterExample, FilterPicker, RowAction, RowMark,
@@ -277,6 +278,41 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             public_key: String::new(),
             name: String::new(),
             lifetimes: vec![components::Choice::new("0", t.ssh_keys_for_good(), true)],
+        };
+        all.push((name, page.render()));
+    }
+    for (name, is_empty) in [("start-up", false), ("start-up-none", true)] {
+        let kept = |name: &str, note: &str| KeptItemRow {
+            name: name.into(),
+            note: note.into(),
+            changed: t.common_ago("3 min"),
+            edit: match note.is_empty() {
+                true => String::new(),
+                false => format!("/me/startup?path={name}"),
+            },
+            remove: "/me/startup/remove?kind=dotfile&name=.bashrc".into(),
+        };
+        let page = StartUpPage {
+            t,
+            f: layout(t, Nav::Me, false),
+            files: match is_empty {
+                true => Vec::new(),
+                false => vec![kept(".bashrc", "644 · 310 B")],
+            },
+            path: String::new(),
+            mode: "600".into(),
+            content: String::new(),
+            script: match is_empty {
+                true => String::new(),
+                false => "pip install --user -q einops".into(),
+            },
+            has_script: !is_empty,
+            ends_session: !is_empty,
+            variables: match is_empty {
+                true => Vec::new(),
+                false => vec![kept("WANDB_API_KEY", "")],
+            },
+            name: String::new(),
         };
         all.push((name, page.render()));
     }

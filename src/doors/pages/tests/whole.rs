@@ -201,9 +201,10 @@ impl PagesFixture {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 38] = [
+const PAGES: [&str; 39] = [
     "/me/keys",
     "/me/ssh-keys",
+    "/me/startup",
     "/system/tls",
     "/api/docs",
     "/",

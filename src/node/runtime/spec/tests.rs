@@ -33,6 +33,7 @@ fn order() -> ContainerSpec {
         egress: None,
         devices: vec![],
         files: vec![],
+        start_up: rules::start_up::StartUp::default(),
     }
 }
 

@@ -2,8 +2,10 @@
 
 use rules::names::{SessionId, UserId};
 use rules::permissions::{Permission, Subject, may, own, reach};
+use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{Session, SessionState};
+use rules::start_up::StartUpChoice;
 use uuid::Uuid;
 
 use crate::Failure;
@@ -33,7 +35,24 @@ pub(in crate::actions) fn find(
         rules::refusal::RefusalKind::NotFound => missing(),
         _ => refusal,
     })?;
+    keep_variables_own(caller, verb, &session)?;
     Ok(session)
+}
+
+/// Refuses to let a user into a session that was given variables of another one: who is inside reads them.
+///
+/// Errors: `session.has-variables`.
+pub(in crate::actions) fn keep_variables_own(
+    caller: &Caller,
+    verb: Permission,
+    session: &Session,
+) -> Result<(), Refusal> {
+    let is_of_another = session.owner != caller.subject.user;
+    let has_variables = session.start_up.choice == StartUpChoice::Variables;
+    match verb == Permission::SessionsEnter && is_of_another && has_variables {
+        true => Err(refusals::session_has_variables()),
+        false => Ok(()),
+    }
 }
 
 /// The session of that name of that owner: of several the one that has not ended, else the newest.
@@ -60,6 +79,7 @@ pub(in crate::actions) fn find_of_owner(
         rules::refusal::RefusalKind::NotFound => missing(),
         _ => refusal,
     })?;
+    keep_variables_own(caller, verb, &session)?;
     Ok(session)
 }
 

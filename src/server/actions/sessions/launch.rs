@@ -23,6 +23,7 @@ use rules::reservation::ReservationHolder;
 use rules::resource_group::{GroupPlan, ResourceGroup};
 use rules::resources::MAX_DISK;
 use rules::session::{self, Outcome, SessionEnvironment, SessionState};
+use rules::start_up::StartUpChoice;
 use rules::tenancy::{DomainId, ProjectId, Scope};
 use rules::units::{Bytes, GpuShare, Timestamp};
 use rules::workload::precedence::{MAX_PRIORITY, Precedence, USUAL_PRIORITY};
@@ -68,6 +69,7 @@ struct CheckedLaunch {
     mounts: Vec<FolderMount>,
     /// What it reaches outside.
     egress: Option<SessionEgress>,
+    start_up: StartUpChoice,
     group: ResourceGroupId,
     replicas: u32,
     /// The word a made-up name begins with.
@@ -101,6 +103,7 @@ pub async fn launch(
     let request = with_reservation(server, caller, request, now)?;
     let (device_affinity, priority) = (request.device_affinity.clone(), request.priority);
     let (project, owner) = (request.project.clone(), request.owner.clone());
+    let wants_start_up = !request.without_start_up;
     let mounts = api::mounts::requested(&request.mounts)?;
     let network = network_of(&request)?;
     let validated = RequestedLaunch::from(request).validate(now)?;
@@ -146,6 +149,10 @@ pub async fn launch(
                 let wanted = (&draft.spec, draft.replicas);
                 keep_within_budgets(rows, &seen, whose, wanted, rows.now)?;
                 draft.mounts = folders::resolve(rows, &subject, &mounts, made, rows.now)?;
+                let is_for_another = subject.user != by.subject.user;
+                let has_variables = rows.has_variables(subject.user)?;
+                draft.start_up =
+                    StartUpChoice::of_launch(is_for_another, wants_start_up, has_variables);
                 folders::note_mounts(rows, &by, &draft.mounts, home.as_ref())?;
                 let written = insert(rows, &draft, &subjects, name.as_str())?;
                 let mut names = NameCache::new(rows)?;
@@ -976,6 +983,8 @@ pub async fn duplicate(
             env: row.spec.env,
             mounts,
             network: row.egress.as_ref().map(|one| one.mode.word().to_owned()),
+            // Nor does the command of another user get the caller's start-up unless the caller asks for it.
+            without_start_up: !is_own || row.start_up.choice == StartUpChoice::Nothing,
             resources: Resources {
                 cpu: Some(demand.cpu),
                 memory: Some(demand.memory),
@@ -1169,6 +1178,7 @@ fn named_things(
         device_affinity,
         mounts: Vec::new(),
         egress: None,
+        start_up: StartUpChoice::Nothing,
         group,
         replicas: launch.replicas,
         word,
@@ -1299,6 +1309,7 @@ fn insert_named(
         row.device_affinity.clone_from(&draft.device_affinity);
         row.mounts.clone_from(&draft.mounts);
         row.egress.clone_from(&draft.egress);
+        row.start_up.choice = draft.start_up;
         rows.insert_session(&row, actor)?;
         rows.put_session_group(row.id, draft.group)?;
         written.push(row);

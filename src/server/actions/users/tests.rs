@@ -11,6 +11,7 @@ mod second_factor;
 mod sign_in_link;
 mod site_rules;
 mod ssh_keys;
+mod start_up;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 const GOOD: &str = "correct horse battery";

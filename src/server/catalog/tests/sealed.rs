@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use rules::messages::{Assignment, ContainerOrder, RootFileSystem, Want};
+use rules::start_up::{Dotfile, StartUp, StartUpChoice, StartUpScript};
 use rusqlite::Connection;
 
 use super::*;
@@ -43,6 +44,7 @@ fn told(node: NodeId, of: &Session) -> Assignment {
             egress: None,
             want: Want::Run,
             stop_grace_seconds: None,
+            start_up: rules::start_up::StartUp::default(),
         }],
         partitions: vec![],
         state: None,
@@ -154,6 +156,57 @@ fn no_value_of_a_variable_can_be_read_in_the_files_of_the_catalog() {
             Ok(())
         })
         .unwrap();
+}
+
+/// The values are sealed, and bound to their user and name.
+#[test]
+fn nothing_that_sessions_start_with_can_be_read_in_the_files_of_the_catalog() {
+    let directory = tempfile::tempdir().unwrap();
+    let catalog = on_disk(&directory);
+    let user = owner(&catalog);
+    let file = Dotfile {
+        path: ".netrc-of-a-user".into(),
+        mode: 0o600,
+        content: SECRET.into(),
+    };
+    let script = StartUpScript {
+        text: format!("echo {SECRET}"),
+        ends_session: false,
+    };
+    let all = StartUp {
+        files: vec![file.clone()],
+        script: Some(script.clone()),
+        variables: [("TOKEN".to_owned(), SECRET.to_owned())].into(),
+    };
+    catalog
+        .write_now(Lane::Requests, "keep", move |rows| {
+            rows.put_dotfile(user, &file)?;
+            rows.put_startup_script(user, &script)?;
+            rows.put_variable(user, "TOKEN", SECRET)?;
+            rows.put_variable(user, "OTHER", "another")
+        })
+        .unwrap();
+    drop(catalog);
+    assert!(!holding(directory.path(), ".netrc-of-a-user").is_empty());
+    assert_eq!(holding(directory.path(), SECRET), [] as [PathBuf; 0]);
+    let catalog = on_disk(&directory);
+    catalog
+        .write_now(Lane::Requests, "remove", move |rows| {
+            rows.forget_variable(user, "OTHER").map(drop)
+        })
+        .unwrap();
+    let read = catalog.read_now("read", |view| view.start_up(user, StartUpChoice::Variables));
+    assert_eq!(read.unwrap(), all);
+    // A value in the row of another name is none.
+    catalog
+        .write_now(Lane::Requests, "swap", |rows| {
+            rows.connection
+                .execute("update variable set name = 'STOLEN'", [])?;
+            Ok(())
+        })
+        .unwrap();
+    let read = catalog.read_now("read", |view| view.start_up(user, StartUpChoice::Variables));
+    assert!(code(read).starts_with("fault"));
 }
 
 #[test]

@@ -1,0 +1,231 @@
+//! Writes the files of a user into the home of a session before anything of it runs, with the session's own ids. Follows no
+//! link, leaves what a mounted folder covers alone, and never stops a start: what cannot be written is told.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rules::start_up::Dotfile;
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, ResolveFlags, fchmod, mkdirat, openat, openat2, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::order::MountOrder;
+
+/// Of a directory that is made on the way.
+const DIRECTORY: u32 = 0o700;
+
+/// Whose the files are, in numbers of the machine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileOwner {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// What is written instead of the image's own: files below `home` of the root at `root`. Gives a sentence for each that
+/// is not there afterwards. Costs a few calls a file.
+pub(super) fn write(
+    root: &Path,
+    home: &str,
+    files: &[Dotfile],
+    mounts: &[MountOrder],
+    owner: FileOwner,
+) -> Vec<String> {
+    if files.is_empty() {
+        return Vec::new();
+    }
+    let home = match open_home(root, home) {
+        Ok(opened) => (opened, home.trim_end_matches('/')),
+        Err(error) => return vec![format!("no dotfile could be written into {home}: {error}")],
+    };
+    let (opened, home) = home;
+    let mut told = Vec::new();
+    let acting = ActingOwner::of(owner);
+    for file in files {
+        let place = format!("{home}/{}", file.path);
+        if let Some(mount) = mounts.iter().find(|mount| overlaps(&mount.at, &place)) {
+            told.push(format!("{place} is left to the folder at {}", mount.at));
+        } else if let Err(error) = put(opened.as_fd(), file) {
+            told.push(format!("{place} could not be written: {error}"));
+        }
+    }
+    drop(acting);
+    told
+}
+
+/// Whether one of two paths is the other, or lies below it.
+fn overlaps(one: &str, other: &str) -> bool {
+    let below = |path: &str, above: &str| {
+        path.strip_prefix(above.trim_end_matches('/'))
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    below(one, other) || below(other, one)
+}
+
+fn open_home(root: &Path, home: &str) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = openat(CWD, root, flags, Mode::empty())?;
+    let name = home.trim_matches('/');
+    if name.is_empty() {
+        return Err(io::Error::other("the user has no home"));
+    }
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    Ok(openat2(&root, name, flags, Mode::empty(), resolve)?)
+}
+
+fn put(home: BorrowedFd<'_>, file: &Dotfile) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH
+        | ResolveFlags::NO_SYMLINKS
+        | ResolveFlags::NO_MAGICLINKS
+        | ResolveFlags::NO_XDEV;
+    let mut directory = openat2(home, ".", flags, Mode::empty(), resolve)?;
+    let (above, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
+    for part in above.split('/').filter(|part| !part.is_empty()) {
+        match mkdirat(&directory, part, Mode::from_raw_mode(DIRECTORY)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        directory = openat2(&directory, part, flags, Mode::empty(), resolve)?;
+    }
+    // The image's own, or a link: the link itself goes, and what it leads to stays.
+    match unlinkat(&directory, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let make = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = openat2(&directory, name, make, Mode::from_raw_mode(0o600), resolve)?;
+    let mut made = File::from(made);
+    made.write_all(file.content.as_bytes())?;
+    Ok(fchmod(&made, Mode::from_raw_mode(file.mode & 0o777))?)
+}
+
+/// This process as another user in the eyes of the file system, until it is dropped. It has one thread.
+struct ActingOwner {
+    /// Whether its files in `/proc` are its own, which a change of these ids ends.
+    dumpable: i32,
+}
+
+impl ActingOwner {
+    fn of(owner: FileOwner) -> Self {
+        // SAFETY: a question about this process; then both change this thread's ids for files alone, and cannot fail for root.
+        unsafe {
+            let unused: libc::c_ulong = 0;
+            let dumpable = libc::prctl(libc::PR_GET_DUMPABLE, unused, unused, unused, unused);
+            libc::setfsgid(owner.gid);
+            libc::setfsuid(owner.uid);
+            Self { dumpable }
+        }
+    }
+}
+
+impl Drop for ActingOwner {
+    fn drop(&mut self) {
+        // SAFETY: as above; the ids and the mark are those that this process began with.
+        unsafe {
+            libc::setfsuid(libc::geteuid());
+            libc::setfsgid(libc::getegid());
+            if self.dumpable == 1 {
+                let (yes, unused): (libc::c_ulong, libc::c_ulong) = (1, 0);
+                libc::prctl(libc::PR_SET_DUMPABLE, yes, unused, unused, unused);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn file(path: &str, mode: u32) -> Dotfile {
+        Dotfile {
+            path: path.into(),
+            mode,
+            content: format!("of {path}"),
+        }
+    }
+
+    fn own() -> FileOwner {
+        // SAFETY: two questions about this process.
+        unsafe {
+            FileOwner {
+                uid: libc::geteuid(),
+                gid: libc::getegid(),
+            }
+        }
+    }
+
+    #[test]
+    fn dotfiles_lie_below_the_home_with_their_modes() {
+        let root = tempfile::tempdir().expect("a directory");
+        let home = root.path().join("home/work");
+        fs::create_dir_all(&home).expect("made");
+        fs::write(home.join(".bashrc"), "of the image").expect("written");
+        let files = [file(".bashrc", 0o644), file(".config/git/config", 0o600)];
+        let told = write(root.path(), "/home/work", &files, &[], own());
+        assert_eq!(told, Vec::<String>::new());
+        for (path, mode) in [(".bashrc", 0o644), (".config/git/config", 0o600)] {
+            let written = home.join(path);
+            assert_eq!(
+                fs::read_to_string(&written).expect("read"),
+                format!("of {path}")
+            );
+            let found = fs::metadata(&written).expect("there").permissions().mode();
+            assert_eq!(found & 0o7777, mode, "{path}");
+        }
+    }
+
+    #[test]
+    fn no_link_of_an_image_leads_a_dotfile_out() {
+        let outside = tempfile::tempdir().expect("a directory");
+        let root = outside.path().join("root");
+        let home = root.join("home/work");
+        fs::create_dir_all(&home).expect("made");
+        fs::write(outside.path().join("secret"), "secret").expect("written");
+        symlink(outside.path(), home.join(".config")).expect("a link");
+        symlink(outside.path().join("secret"), home.join(".netrc")).expect("a link");
+        let files = [file(".config/secret", 0o600), file(".netrc", 0o600)];
+        let told = write(&root, "/home/work", &files, &[], own());
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].contains(".config/secret"), "{told:?}");
+        let secret = fs::read_to_string(outside.path().join("secret")).expect("read");
+        assert_eq!(secret, "secret");
+        let written = fs::symlink_metadata(home.join(".netrc")).expect("there");
+        assert!(written.is_file(), "the link itself was replaced");
+        // A home behind a link is none.
+        symlink("work", root.join("home/other")).expect("a link");
+        let told = write(&root, "/home/other", &[file(".a", 0o600)], &[], own());
+        assert_eq!(told.len(), 1);
+        assert!(!home.join(".a").exists());
+    }
+
+    #[test]
+    fn a_mounted_folder_keeps_its_own() {
+        let root = tempfile::tempdir().expect("a directory");
+        let home = root.path().join("home/work");
+        fs::create_dir_all(&home).expect("made");
+        let mount = |at: &str| MountOrder {
+            from: "/nowhere".into(),
+            subpath: String::new(),
+            at: at.into(),
+            read_only: false,
+        };
+        let files = [file(".config/a", 0o600), file(".b", 0o600)];
+        let told = write(
+            root.path(),
+            "/home/work",
+            &files,
+            &[mount("/home/work/.config")],
+            own(),
+        );
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(home.join(".b").exists() && !home.join(".config").exists());
+        let told = write(root.path(), "/home/work", &files, &[mount("/home")], own());
+        assert_eq!(told.len(), 2, "{told:?}");
+    }
+}
