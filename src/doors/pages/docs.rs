@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 45] = [
+const MANUAL: [ManualChapter; 46] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
