@@ -15,7 +15,7 @@ use server::access::Caller;
 use server::actions::folders::{self, sharing};
 
 use super::authentication::PageCaller;
-use super::components::Choice;
+use super::components::{self, Choice};
 use super::folders::right_words;
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};

@@ -17,6 +17,7 @@ use server::access::Caller;
 use server::actions::users::start_up;
 
 use super::authentication::PageCaller;
+use super::components;
 use super::dialog::{self, DialogForm, DialogPage};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};

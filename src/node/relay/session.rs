@@ -151,7 +151,8 @@ async fn serve(served: Arc<ServedSession>, listeners: Vec<(TcpListener, Leads)>,
             Err(error) => eprintln!("fardel relay: a listener is lost: {error}"),
         }
     }
-    match AsyncFd::with_interest(process, Interest::READABLE) {
+    // SAFETY: the descriptor belongs to the value that is given and is closed with it alone.
+    match unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) } {
         // Readable once the process has ended.
         Ok(process) => drop(process.readable().await),
         Err(error) => eprintln!("fardel relay: the end of a session cannot be seen: {error}"),
