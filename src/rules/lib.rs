@@ -35,6 +35,7 @@ pub mod hand_over;
 pub mod housekeeping;
 pub mod idleness;
 pub mod image;
+pub mod image_rights;
 pub mod incident;
 pub mod mail;
 pub mod messages;

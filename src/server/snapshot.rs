@@ -848,24 +848,6 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_session_that_comes_changes_the_mark_and_a_node_that_is_heard_of_does_not() {
-        let server = Server::for_tests();
-        server.put_test_node("one");
-        let empty = server.snapshot().await.unwrap().sessions_mark();
-        server
-            .catalog()
-            .heard(NodeId(uuid::Uuid::nil()), Timestamp::from_millis(1));
-        let heard = server.snapshot().await.unwrap();
-        assert_eq!(heard.mark.get(), Some(&empty), "counted once for all");
-        let root = crate::access::local_root(&server);
-        let wanted = api::sessions::LaunchRequest::default();
-        let launched = crate::actions::sessions::launch(&server, &root, wanted, None).await;
-        launched.unwrap();
-        let waits = server.snapshot().await.unwrap().sessions_mark();
-        assert_ne!(waits, empty);
-    }
-
-    #[tokio::test]
     async fn what_ended_within_a_day_is_counted_once_in_some_seconds() {
         let server = Server::for_tests();
         let snapshot = server.snapshot().await.unwrap();

@@ -467,7 +467,7 @@ fn settle(rows: &Rows<'_>, actor: &str, folder: &Folder) -> Result<(), Failure> 
             topic: "sessions",
             object: &session.id.to_string(),
             scope: session.scope(),
-            code: "session.folder-right-ended",
+            code: rules::codes::SESSION_FOLDER_RIGHT_ENDED,
             before: "",
             after: folder.name.as_str(),
         })?;

@@ -265,3 +265,20 @@ async fn live_sessions_are_counted_by_whose_they_are() {
     assert_eq!(*scope, snapshot.world.sessions[0].scope());
     assert_eq!((counts.live(), counts.pending), (2, 2));
 }
+
+#[tokio::test]
+async fn a_session_that_comes_changes_the_mark_and_a_node_that_is_heard_of_does_not() {
+    let server = server();
+    let empty = server.snapshot().await.unwrap().sessions_mark();
+    server.catalog().heard(
+        rules::names::NodeId(uuid::Uuid::nil()),
+        Timestamp::from_millis(1),
+    );
+    let heard = server.snapshot().await.unwrap();
+    assert_eq!(heard.sessions_mark(), empty);
+    let root = crate::access::local_root(&server);
+    let launched = launch(&server, &root, LaunchRequest::default(), None).await;
+    launched.unwrap();
+    let waits = server.snapshot().await.unwrap().sessions_mark();
+    assert_ne!(waits, empty);
+}
