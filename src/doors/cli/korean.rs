@@ -460,7 +460,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("folder restore", "휴지통의 폴더를 파일과 함께 되돌립니다"),
     (
         "folder share",
-        "폴더를 사용자나 프로젝트 구성원과 공유합니다. 사용자는 초대를 받아야 합니다",
+        "폴더를 사용자나 프로젝트 구성원과 공유합니다. 사용자는 초대를 받아들여야 합니다",
     ),
     ("folder shares", "폴더를 공유한 상대를 나열합니다"),
     (
@@ -472,7 +472,7 @@ const SUMMARIES: &[(&str, &str)] = &[
         "폴더를 마운트하고 끝나지 않은 세션을 나열합니다",
     ),
     ("folder invitations", "받은 폴더 초대를 나열합니다"),
-    ("folder accept", "폴더 초대를 받습니다"),
+    ("folder accept", "폴더 초대를 받아들입니다"),
     ("folder decline", "폴더 초대를 거부합니다"),
     ("folder leave", "직접 공유받은 폴더에서 나갑니다"),
     (

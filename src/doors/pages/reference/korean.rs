@@ -128,7 +128,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("listFolderShares", "폴더를 공유한 상대와 권한을 나열합니다"),
     (
         "shareFolder",
-        "폴더를 사용자나 프로젝트 구성원과 공유합니다. 사용자는 초대를 받아야 합니다",
+        "폴더를 사용자나 프로젝트 구성원과 공유합니다. 사용자는 초대를 받아들여야 합니다",
     ),
     (
         "unshareFolder",
@@ -140,7 +140,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("leaveFolder", "직접 공유받은 폴더에서 나갑니다"),
     ("listFolderInvitations", "받은 폴더 초대를 나열합니다"),
-    ("acceptFolder", "폴더 초대를 받습니다"),
+    ("acceptFolder", "폴더 초대를 받아들입니다"),
     ("declineFolder", "폴더 초대를 거부합니다"),
     ("createFolder", "자기 폴더를 만듭니다"),
     (
