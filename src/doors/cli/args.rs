@@ -3042,7 +3042,7 @@ pub enum DotfileCommand {
         #[arg(value_name = "PATH")]
         path: String,
     },
-    /// Keep a file, or - for standard input, as a dotfile
+    /// Save a file, or - for standard input, as a dotfile
     #[command(after_help = "Example:\n  \
         fardel dotfile put .config/git/config ~/.config/git/config")]
     Put {
@@ -3066,7 +3066,7 @@ pub enum DotfileCommand {
 pub enum StartupCommand {
     /// Print your start-up script
     Cat,
-    /// Keep a file, or - for standard input, as your start-up script
+    /// Save a file, or - for standard input, as your start-up script
     #[command(after_help = "Example:\n  \
         fardel startup set setup.sh --or-end")]
     Set {
@@ -3084,7 +3084,7 @@ pub enum StartupCommand {
 pub enum VariableCommand {
     /// List your variables; their values are never shown again
     Ls,
-    /// Keep a variable, whose value is typed unseen or read from standard input
+    /// Save a variable, whose value is typed unseen or read from standard input
     #[command(after_help = "Example:\n  \
         fardel variable set WANDB_API_KEY < key.txt")]
     Set {
