@@ -240,7 +240,7 @@ test("a log is searched, and what was searched for is marked in its lines", asyn
   // Long lines are left whole on request, and the search stays.
   const wraps = () => page.locator("#log").evaluate((log) => getComputedStyle(log).whiteSpace);
   assert.match(await wraps(), /pre-wrap|break-spaces/);
-  await Promise.all([page.waitForURL(/q=needle&wrap=off$/), page.getByRole("link", { name: "Keep lines whole" }).click()]);
+  await Promise.all([page.waitForURL(/q=needle&wrap=off$/), page.getByRole("link", { name: "Do not wrap lines" }).click()]);
   assert.equal(await wraps(), "pre");
   await until(() => "three marks again", async () => (await marks()) === 3);
   await Promise.all([page.waitForURL(/q=needle$/), page.getByRole("link", { name: "Wrap lines" }).click()]);

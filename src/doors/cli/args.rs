@@ -734,10 +734,10 @@ pub enum SessionCommand {
         /// Name of the image, NAME[:TAG]
         #[arg(value_name = "REFERENCE")]
         reference: String,
-        /// Path inside that is left out with all below it; may be repeated
+        /// Path in the session to leave out, with all below it; may be repeated
         #[arg(long, value_name = "PATH")]
         exclude: Vec<String>,
-        /// Make it though files look like they hold secrets
+        /// Make it even if files look like they hold secrets
         #[arg(long)]
         accept_secrets: bool,
         /// Print what it would hold, and make nothing
@@ -828,19 +828,19 @@ pub enum ImageCommand {
         #[arg(short, long)]
         detach: bool,
     },
-    /// Have all users of your domain see an image that you made of a session
+    /// Share an image that you made of a session with all users of your domain
     Share {
         #[arg(value_name = "IMAGE")]
         image: String,
     },
-    /// Take an image that you made of a session from the others again
+    /// Make an image that you made of a session private again
     Unshare {
         #[arg(value_name = "IMAGE")]
         image: String,
     },
     /// Pull an image of another registry: HOST/NAME:TAG
     ///
-    /// The setting registries lists the hosts that may be pulled from. `fardel job cancel` calls a pull off.
+    /// The setting registries lists the hosts that may be pulled from. `fardel job cancel` cancels a pull.
     Pull {
         /// Where it is: HOST/NAME:TAG, or HOST/NAME@DIGEST
         #[arg(value_name = "HOST/NAME:TAG")]
@@ -1813,7 +1813,7 @@ pub struct LimitFlags {
 /// What a policy says of networks.
 #[derive(Debug, Clone, Default, Args)]
 pub struct EgressFlags {
-    /// Networks that a launch may choose: none, list, proxy; the first is the usual one
+    /// Networks that a launch may choose: none, list, proxy; the first is the default
     #[arg(long, value_name = "NETWORKS", value_delimiter = ',')]
     pub networks: Vec<String>,
     /// A host that sessions reach, with its port, such as warehouse.plant:3306, db=10.1.2.3:5432 or *.example.com:443; once for each
@@ -2430,7 +2430,7 @@ pub enum FolderCommand {
     },
     /// List the folders that are offered to you
     Invitations,
-    /// Take folders that are offered to you
+    /// Accept folders that are offered to you
     #[command(after_help = "Example:\n  \
         fardel folder invitations\n  \
         fardel folder accept 019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f\n  \
@@ -2440,13 +2440,13 @@ pub enum FolderCommand {
         #[arg(value_name = "INVITATION", required = true)]
         invitations: Vec<String>,
     },
-    /// Refuse folders that are offered to you
+    /// Decline folders that are offered to you
     Decline {
         /// Ids of `fardel folder invitations`
         #[arg(value_name = "INVITATION", required = true)]
         invitations: Vec<String>,
     },
-    /// Give folders back that are shared with you alone
+    /// Leave folders that are shared with you directly
     Leave {
         /// Their names, OWNER/NAME, or ids
         #[arg(value_name = "FOLDER", required = true)]
@@ -3042,7 +3042,7 @@ pub enum DotfileCommand {
         #[arg(value_name = "PATH")]
         path: String,
     },
-    /// Keep a file, or - for standard input, as a dotfile
+    /// Save a file, or - for standard input, as a dotfile
     #[command(after_help = "Example:\n  \
         fardel dotfile put .config/git/config ~/.config/git/config")]
     Put {
@@ -3066,7 +3066,7 @@ pub enum DotfileCommand {
 pub enum StartupCommand {
     /// Print your start-up script
     Cat,
-    /// Keep a file, or - for standard input, as your start-up script
+    /// Save a file, or - for standard input, as your start-up script
     #[command(after_help = "Example:\n  \
         fardel startup set setup.sh --or-end")]
     Set {
@@ -3084,7 +3084,7 @@ pub enum StartupCommand {
 pub enum VariableCommand {
     /// List your variables; their values are never shown again
     Ls,
-    /// Keep a variable, whose value is typed unseen or read from standard input
+    /// Save a variable, whose value is typed unseen or read from standard input
     #[command(after_help = "Example:\n  \
         fardel variable set WANDB_API_KEY < key.txt")]
     Set {

@@ -133,7 +133,7 @@ pub(super) async fn commit(
 /// What an image of a session would hold, in words.
 fn previewed(preview: &CommitPreview) -> String {
     let mut lines = vec![format!(
-        "{}  {} in {} files above {}; {} files of it are gone, {} cannot be kept",
+        "{}  {} in {} files on top of {}; {} files removed from it, {} that cannot be kept",
         preview.reference,
         rules::units::Bytes(preview.bytes),
         preview.entries,

@@ -37,7 +37,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     (
         "session connections",
-        "세션이 밖에서 연결한 곳과 거부된 곳을 보여 줍니다",
+        "세션이 밖으로 연결한 곳과 거부된 곳을 보여 줍니다",
     ),
     (
         "session why",
@@ -72,9 +72,12 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     (
         "image share",
-        "세션으로 만든 이미지를 다른 사용자에게 공유합니다",
+        "세션으로 만든 이미지를 도메인의 모든 사용자와 공유합니다",
     ),
-    ("image unshare", "세션으로 만든 이미지의 공유를 끊습니다"),
+    (
+        "image unshare",
+        "세션으로 만든 이미지를 다시 비공개로 바꿉니다",
+    ),
     (
         "image pull",
         "다른 레지스트리의 이미지를 가져옵니다: HOST/NAME:TAG",
@@ -457,21 +460,21 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("folder restore", "휴지통의 폴더를 파일과 함께 되돌립니다"),
     (
         "folder share",
-        "폴더를 사용자나 프로젝트 구성원과 공유합니다. 사용자는 초대를 받아야 합니다",
+        "폴더를 사용자나 프로젝트 구성원과 공유합니다. 사용자는 초대를 받아들여야 합니다",
     ),
     ("folder shares", "폴더를 공유한 상대를 나열합니다"),
     (
         "folder unshare",
-        "폴더의 공유를 해제합니다. 파일 전송은 끝납니다",
+        "폴더의 공유를 해제합니다. 진행 중인 파일 전송은 끝납니다",
     ),
     (
         "folder sessions",
         "폴더를 마운트하고 끝나지 않은 세션을 나열합니다",
     ),
-    ("folder invitations", "공유받은 폴더의 초대를 나열합니다"),
-    ("folder accept", "폴더 공유 초대를 받습니다"),
-    ("folder decline", "폴더 공유 초대를 거절합니다"),
-    ("folder leave", "직접 공유받은 폴더를 돌려줍니다"),
+    ("folder invitations", "받은 폴더 초대를 나열합니다"),
+    ("folder accept", "폴더 초대를 받아들입니다"),
+    ("folder decline", "폴더 초대를 거부합니다"),
+    ("folder leave", "직접 공유받은 폴더에서 나갑니다"),
     (
         "folder usage",
         "사용자마다 폴더가 쓰는 크기와 한도를 나열합니다",

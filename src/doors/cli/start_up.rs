@@ -43,7 +43,7 @@ pub(super) async fn dotfile(
                 body.insert("mode".to_owned(), mode.into());
             }
             let kept = put(client, DOTFILES, Value::Object(body)).await?;
-            print(&view.said(&kept, &format!("{path}  kept"))?);
+            print(&view.said(&kept, &format!("{path}  saved"))?);
         }
         DotfileCommand::Rm { paths } => {
             for path in paths {
@@ -69,7 +69,7 @@ pub(super) async fn startup(
         StartupCommand::Set { file, or_end } => {
             let body = json!({"script": read(&file)?, "ends_session": or_end});
             let kept = put(client, SCRIPT, body).await?;
-            print(&view.said(&kept, "The start-up script is kept.")?);
+            print(&view.said(&kept, "The start-up script was saved.")?);
         }
         StartupCommand::Rm => {
             let extra = Extra::default();
@@ -96,7 +96,7 @@ pub(super) async fn variable(
                 None => without_last_line_break(read(Path::new("-"))?),
             };
             let kept = put(client, VARIABLES, json!({"name": name, "value": value})).await?;
-            print(&view.said(&kept, &format!("{name}  kept"))?);
+            print(&view.said(&kept, &format!("{name}  saved"))?);
         }
         VariableCommand::Rm { names } => {
             for name in names {
