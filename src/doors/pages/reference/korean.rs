@@ -3,15 +3,6 @@
 
 /// Operation, summary.
 const SUMMARIES: &[(&str, &str)] = &[
-    ("commitSession", "실행 중인 세션으로 이미지를 만듭니다"),
-    (
-        "shareImage",
-        "세션으로 만든 이미지를 도메인의 모든 사용자에게 공유합니다",
-    ),
-    (
-        "unshareImage",
-        "세션으로 만든 이미지를 소유자만 보게 합니다",
-    ),
     ("listSessions", "세션 목록"),
     ("launch", "세션 하나 또는 여러 사본을 실행합니다"),
     ("getSession", "세션 하나를 보여 줍니다"),
@@ -652,11 +643,6 @@ const SUMMARIES: &[(&str, &str)] = &[
 
 /// Operation, word of its query, meaning.
 const QUERIES: &[(&str, &str, &str)] = &[
-    (
-        "commitSession",
-        "dry_run",
-        "true이면 아무것도 만들지 않고 크기와 비밀로 보이는 것을 알려 줍니다",
-    ),
     (
         "listSessions",
         "q",
