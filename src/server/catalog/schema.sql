@@ -861,7 +861,7 @@ CREATE TABLE session (
     ended_at integer,
     outcome text check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
     exit_code integer,
-    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, description text, backfilled integer not null default 0 check (backfilled in (0, 1)), resource_group blob references resource_group (id), priority integer not null default 10 check (priority between 0 and 100), yields integer not null default 0 check (yields in (0, 1)), preempted_count integer not null default 0 check (preempted_count >= 0), mounts text not null default '[]', disk integer check (disk is null or disk > 0), start_up text not null default '{}',
+    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, description text, backfilled integer not null default 0 check (backfilled in (0, 1)), resource_group blob references resource_group (id), priority integer not null default 10 check (priority between 0 and 100), yields integer not null default 0 check (yields in (0, 1)), preempted_count integer not null default 0 check (preempted_count >= 0), mounts text not null default '[]', disk integer check (disk is null or disk > 0), egress text, start_up text not null default '{}',
     check ((state = 'ended') = (outcome is not null))
 ) strict;
 
@@ -908,6 +908,21 @@ CREATE INDEX session_standing on session (
 
 CREATE INDEX session_waiting on session (owner, octet_length(command) + octet_length(env))
 where state = 'pending';
+
+CREATE TABLE session_connection (
+    session blob not null references session (id) on delete cascade,
+    incarnation integer not null,
+    container integer not null,
+    host text not null,
+    port integer not null check (port between 1 and 65535),
+    outcome text not null,
+    count integer not null,
+    sent integer not null,
+    received integer not null,
+    first_at integer not null,
+    last_at integer not null,
+    primary key (session, incarnation, container, host, port, outcome)
+) strict, without rowid;
 
 CREATE TABLE sign_in_link (
     user blob primary key references user (id) on delete cascade,

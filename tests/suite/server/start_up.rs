@@ -57,7 +57,7 @@ async fn the_machine_gets_what_a_session_starts_with_and_no_answer_tells_it() {
         "me/variables",
         "sessions",
         "sessions/own",
-        "events",
+        "events/search",
         "me",
     ];
     for who in [mina, &the_box.jae, &the_box.admin] {

@@ -178,13 +178,13 @@ fn a_disk_without_room_is_told_before_anything_is_read() {
 #[test]
 fn a_layer_beyond_the_limit_of_bytes_leaves_nothing() {
     let small = ImportLimits {
-        unpacked_bytes: 16,
+        unpacked_bytes: 64 << 10,
         ..limits()
     };
     let Some(bench) = bench("a_layer_beyond_the_limit_of_bytes_leaves_nothing", small) else {
         return;
     };
-    let large = Tar::default().file("large", &[b'x'; 64]).end();
+    let large = Tar::default().file("large", &[b'x'; 128 << 10]).end();
     let refused = bench.commit(large, false).unwrap_err();
     assert_eq!(refused.code(), Some("image.too-large"));
     bench.assert_untouched();
