@@ -15,6 +15,9 @@ use rules::units::Timestamp;
 /// older.
 const CONNECTIONS_EACH: Duration = Duration::from_secs(10);
 
+/// Connections of each node, as it reported them last.
+type ReportedConnections = BTreeMap<NodeId, (Instant, Vec<EgressReport>)>;
+
 /// What belongs to a world and stands in no row. When each machine was last heard of: a machine that has
 /// nothing new to say causes no write, and after a restart the rows' older times are right. What its
 /// devices were doing then, and which could not be cut as ordered. And the administrator's rules for shares of devices, which come from the
@@ -25,7 +28,7 @@ pub(crate) struct NodeCache {
     policy: Arc<RwLock<SharePolicy>>,
     told: Arc<Mutex<BTreeMap<NodeId, NodeTelemetry>>>,
     /// Of each machine the connections that were written last, and when.
-    connections: Arc<Mutex<BTreeMap<NodeId, (Instant, Vec<EgressReport>)>>>,
+    connections: Arc<Mutex<ReportedConnections>>,
     version: Arc<AtomicU64>,
 }
 
