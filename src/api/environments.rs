@@ -62,7 +62,6 @@ pub struct EnvironmentImageView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = EnvironmentDetail)]
 pub struct EnvironmentDetailView {
-    #[serde(flatten)]
     pub environment: EnvironmentView,
     /// Packages as SPDX, JSON in a text.
     pub sbom: String,

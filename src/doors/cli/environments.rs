@@ -1,0 +1,67 @@
+//! Environments that come as bundles: list, show, import with a resumable upload, remove. Packing is a role's, for it reads
+//! the image store.
+
+use api::operations::OperationView;
+use hyper::Method;
+use serde_json::json;
+
+use super::answer::Answer;
+use super::args::EnvironmentCommand;
+use super::client::{Extra, HttpClient, encoded};
+use super::error::CliError;
+use super::output::OutputStyle;
+use super::{columns, images, print};
+
+pub(super) async fn environment(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: EnvironmentCommand,
+) -> Result<u8, CliError> {
+    match request {
+        EnvironmentCommand::Ls => {
+            let body = client.get("/api/v1/environments").await?;
+            print(&view.list(&body, columns::ENVIRONMENTS)?);
+        }
+        EnvironmentCommand::Get { environment } => {
+            let body = client.get(&place(&environment)).await?;
+            let wide = OutputStyle {
+                format: super::Format::Wide,
+                ..view.clone()
+            };
+            let table = wide.one(&body["environment"], columns::ENVIRONMENTS)?;
+            let text = format!("{table}\n{}", super::output::text(&body, "licences"));
+            print(&view.said(&body, text.trim_end())?);
+        }
+        EnvironmentCommand::Import {
+            file,
+            accept_unsigned,
+            allow_older,
+            detach,
+        } => {
+            let body = json!({
+                "upload": images::sent(client, view, &file).await?,
+                "accept_unsigned": accept_unsigned,
+                "allow_older": allow_older,
+            });
+            let operation: Answer<OperationView> =
+                client.send("/api/v1/environments/import", &body).await?;
+            return images::followed(client, view, operation, detach, "imported").await;
+        }
+        EnvironmentCommand::Rm { environments } => {
+            for environment in environments {
+                let (path, none) = (place(&environment), Extra::default());
+                client.call(Method::DELETE, &path, none).await?;
+                let body = json!({"name": environment});
+                print(&view.said(&body, &format!("{environment}  removed"))?);
+            }
+        }
+        EnvironmentCommand::Pack(_) | EnvironmentCommand::Key { .. } => {
+            unreachable!("the role that reads arguments does these itself")
+        }
+    }
+    Ok(0)
+}
+
+fn place(environment: &str) -> String {
+    format!("/api/v1/environments/{}", encoded(environment))
+}
