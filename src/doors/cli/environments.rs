@@ -8,7 +8,7 @@ use serde_json::json;
 use super::answer::Answer;
 use super::args::EnvironmentCommand;
 use super::client::{Extra, HttpClient, encoded};
-use super::error::CliError;
+use super::error::{CliError, FAILED};
 use super::output::OutputStyle;
 use super::{columns, images, print};
 
@@ -56,7 +56,12 @@ pub(super) async fn environment(
             }
         }
         EnvironmentCommand::Pack(_) | EnvironmentCommand::Key { .. } => {
-            unreachable!("the role that reads arguments does these itself")
+            // The role that reads the arguments does these itself.
+            return Err(CliError::new(
+                FAILED,
+                "command.not-here",
+                "This command is not one of the client's.",
+            ));
         }
     }
     Ok(0)
