@@ -36,7 +36,7 @@ use super::table_answer::{ListPage, answer, shorter};
 use super::{PagesContext, layout, live as stream, presenter, responses};
 use crate::doors::text::{Text, codes};
 
-pub(super) mod environments;
+pub mod environments;
 mod list;
 
 #[derive(Template)]
