@@ -7,8 +7,6 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use base::signing::{MAX_KEY_FILE_BYTES, TrustedKey, trusted_keys};
-use rules::environment::compare;
 use rules::image::{CatalogImage, parse_reference};
 use rules::names::ImageId;
 use rules::refusal::{Refusal, RefusalKind};
@@ -27,6 +25,7 @@ use store::registry::manifest::{self, MAX_MANIFEST_BYTES, ManifestOrIndex, Named
 use super::outcome::{JobFailure, JobProgress, JobResult};
 use super::registry_pull;
 use super::runner::{JobKind, RunningJob};
+use crate::actions::images::environments::{may_follow, trusted};
 use crate::appliance::lazy_stores::{LazyStores, image_failure, upload_failure};
 use crate::appliance::unnamed_images::forget_unnamed;
 use crate::appliance::unused_blobs::forget_unused_blobs;
@@ -220,9 +219,13 @@ impl ImportJobs {
         let Archive::File(file) = archive else {
             return Err(refusals::environment_not_a_bundle().into());
         };
+        let server = self.server.upgrade();
+        let settings = server.map(|server| server.settings());
+        let settings =
+            settings.ok_or_else(|| ServerFault::new("check a bundle", "the server ends"))?;
         let check = BundleCheck {
             file,
-            trusted: &self.trusted()?,
+            trusted: &trusted(&settings)?,
             accept_unsigned: choice.accept_unsigned,
             cancelled: job.stop(),
         };
@@ -234,45 +237,10 @@ impl ImportJobs {
             });
         });
         let bundle = checked.map_err(image_failure)?;
-        let (name, version) = (&bundle.manifest.name, &bundle.manifest.version);
-        let mut here = self
-            .catalog
-            .read_now("look for environments", |view| view.environments())?;
-        here.retain(|row| row.name == *name);
-        let same = here
-            .iter()
-            .find(|row| compare(&row.version, version).is_eq());
-        if same.is_some_and(|row| row.digest != bundle.digest.to_string()) {
-            return Err(refusals::environment_version_differs(version, name).into());
-        }
-        let newest = here
-            .iter()
-            .max_by(|one, other| compare(&one.version, &other.version));
-        if let Some(newest) = newest
-            && compare(&newest.version, version).is_gt()
-            && !choice.allow_older
-        {
-            return Err(refusals::environment_older(version, name, &newest.version).into());
-        }
+        self.catalog.read_now("look for environments", |view| {
+            may_follow(view, &bundle.manifest, &bundle.digest, choice.allow_older)
+        })?;
         Ok(bundle)
-    }
-
-    /// The keys that the setting names. Errors: `environment.keys`.
-    fn trusted(&self) -> Result<Vec<TrustedKey>, Failure> {
-        let server = self.server.upgrade();
-        let settings = server.map(|server| server.settings());
-        let path = settings.and_then(|settings| settings.environment_keys_file.clone());
-        let Some(path) = path else {
-            return Ok(Vec::new());
-        };
-        let mut text = String::new();
-        let read = std::fs::File::open(&path)
-            .and_then(|file| file.take(MAX_KEY_FILE_BYTES).read_to_string(&mut text));
-        if let Err(error) = read {
-            tracing::warn!(%error, path = %path.display(), "the trusted keys cannot be read");
-            return Err(refusals::environment_keys().into());
-        }
-        Ok(trusted_keys(&text).ok_or_else(refusals::environment_keys)?)
     }
 
     fn open(&self, job: &RunningJob<'_>, input: &ImportInput) -> Result<OpenedArchive, Failure> {

@@ -63,6 +63,19 @@ pub struct CheckedBundle {
     pub licences: String,
 }
 
+/// What a bundle says of itself, before the rest of it is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BundleHead {
+    pub manifest: BundleManifest,
+    /// Of the manifest's bytes.
+    pub digest: Sha256Digest,
+    /// As in `CheckedBundle`.
+    pub signer: Option<String>,
+}
+
+/// The bytes of a manifest, who signed them, and the member behind them.
+type BundleBeginning<'e, R> = (Vec<u8>, Option<String>, Option<tar::Entry<'e, R>>);
+
 /// The lenient head of a manifest: a later format is named as such, also where it has more fields.
 #[derive(Deserialize)]
 struct FormatHead {
@@ -80,35 +93,9 @@ impl BundleCheck<'_> {
     pub fn run(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckedBundle, ImageError> {
         let reading = || "read a bundle".to_owned();
         let total = self.file.metadata().doing(reading)?.len();
-        let mut from = self.file;
-        from.seek(SeekFrom::Start(0)).doing(reading)?;
-        let stream = CancelledReader {
-            from: BufReader::with_capacity(PIECE, from),
-            cancelled: self.cancelled,
-        };
-        let mut archive = tar::Archive::new(stream);
+        let mut archive = self.archive()?;
         let mut members = archive.entries().map_err(no_bundle)?.raw(true);
-        let first = members
-            .next()
-            .ok_or_else(refusals::environment_not_a_bundle)?;
-        let mut first = first.map_err(no_bundle)?;
-        if name_of(&first) != MANIFEST.as_bytes() {
-            return Err(refusals::environment_not_a_bundle().into());
-        }
-        let text = whole(&mut first, MAX_MANIFEST_BYTES, MANIFEST)?;
-        let mut next = members.next().transpose().map_err(broken)?;
-        let second = next.as_ref().map(name_of);
-        let is_signed = second.is_some_and(|name| name == SIGNATURE.as_bytes());
-        let mut signer = None;
-        if is_signed {
-            if let Some(entry) = &mut next {
-                let signature = whole(entry, MAX_SIGNATURE_BYTES, SIGNATURE)?;
-                signer = self.signed_by(&text, &signature)?;
-            }
-            next = members.next().transpose().map_err(broken)?;
-        } else if !self.accept_unsigned {
-            return Err(refusals::environment_unsigned().into());
-        }
+        let (text, signer, mut next) = self.begin(&mut members)?;
         let manifest = read_manifest(&text)?;
         let listed: BTreeMap<&[u8], &BundleMember> = manifest
             .members
@@ -174,6 +161,59 @@ impl BundleCheck<'_> {
             licences: texts.remove(LICENCES).unwrap_or_default(),
             manifest,
         })
+    }
+
+    /// Reads manifest and signature alone, so that what is refused for them is refused before anything waits.
+    ///
+    /// Errors: those of `run` for them.
+    pub fn look(&self) -> Result<BundleHead, ImageError> {
+        let mut archive = self.archive()?;
+        let mut members = archive.entries().map_err(no_bundle)?.raw(true);
+        let (text, signer, _) = self.begin(&mut members)?;
+        Ok(BundleHead {
+            manifest: read_manifest(&text)?,
+            digest: Sha256Digest::of(&text),
+            signer,
+        })
+    }
+
+    fn archive(&self) -> Result<tar::Archive<BundleReader<'_>>, ImageError> {
+        let mut from = self.file;
+        from.seek(SeekFrom::Start(0))
+            .doing(|| "read a bundle".to_owned())?;
+        Ok(tar::Archive::new(BundleReader {
+            from: BufReader::with_capacity(PIECE, from),
+            cancelled: self.cancelled,
+        }))
+    }
+
+    /// The bytes of the manifest, who signed them, and the member behind them.
+    fn begin<'e, R: Read>(
+        &self,
+        members: &mut tar::Entries<'e, R>,
+    ) -> Result<BundleBeginning<'e, R>, ImageError> {
+        let first = members
+            .next()
+            .ok_or_else(refusals::environment_not_a_bundle)?;
+        let mut first = first.map_err(no_bundle)?;
+        if name_of(&first) != MANIFEST.as_bytes() {
+            return Err(refusals::environment_not_a_bundle().into());
+        }
+        let text = whole(&mut first, MAX_MANIFEST_BYTES, MANIFEST)?;
+        let mut next = members.next().transpose().map_err(broken)?;
+        let second = next.as_ref().map(name_of);
+        let is_signed = second.is_some_and(|name| name == SIGNATURE.as_bytes());
+        let mut signer = None;
+        if is_signed {
+            if let Some(entry) = &mut next {
+                let signature = whole(entry, MAX_SIGNATURE_BYTES, SIGNATURE)?;
+                signer = self.signed_by(&text, &signature)?;
+            }
+            next = members.next().transpose().map_err(broken)?;
+        } else if !self.accept_unsigned {
+            return Err(refusals::environment_unsigned().into());
+        }
+        Ok((text, signer, next))
     }
 
     /// The trusted key that signed the manifest. A wrong signature is refused in any case.
@@ -242,12 +282,12 @@ fn broken(error: io::Error) -> ImageError {
     }
 }
 
-struct CancelledReader<'a, R> {
-    from: R,
+struct BundleReader<'a> {
+    from: BufReader<&'a File>,
     cancelled: &'a AtomicBool,
 }
 
-impl<R: Read> Read for CancelledReader<'_, R> {
+impl Read for BundleReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(carry(super::layer_stream::cancelled()));

@@ -2,9 +2,16 @@
 //! until it is removed; what sessions start from is never touched.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::sync::atomic::AtomicBool;
 
 use api::environments::{EnvironmentDetailView, EnvironmentImageView, EnvironmentView};
-use rules::environment::compare;
+use base::settings::Settings;
+use base::signing::{MAX_KEY_FILE_BYTES, TrustedKey, trusted_keys};
+use rules::environment::{BundleManifest, compare};
+use store::images::digest::Sha256Digest;
+use store::images::environment::BundleCheck;
 
 use super::*;
 use crate::catalog::environments::EnvironmentRow;
@@ -39,7 +46,8 @@ pub async fn get(
 
 /// Begins to import a bundle, at most once for the same key, and gives its operation.
 ///
-/// Errors: as `images::import_once`; the operation ends with those of the bundle.
+/// Errors: as `images::import_once`; those of the manifest and the signature, `environment.older`,
+/// `environment.version-differs`, `environment.keys`. The operation ends with those of the other members.
 pub async fn import(
     server: &Server,
     caller: &Caller,
@@ -56,6 +64,7 @@ pub async fn import(
     refuse_unwell(server)?;
     let source = origin(caller, source)?;
     let file = look_at(server, source.clone()).await?;
+    look_into(server, source.clone(), accept_unsigned, allow_older).await?;
     let input = ImportInput {
         source,
         reference: None,
@@ -66,6 +75,81 @@ pub async fn import(
         }),
     };
     begin(server, caller, input, key).await
+}
+
+/// Refuses at once what the manifest and the signature of a bundle are refused for.
+async fn look_into(
+    server: &Server,
+    source: ImportOrigin,
+    accept_unsigned: bool,
+    allow_older: bool,
+) -> Result<(), Failure> {
+    uploads::blocking(server, move |server| {
+        let archive = match &source {
+            ImportOrigin::Upload { id, owner } => {
+                let upload = server.uploads()?.complete(*id, owner, None);
+                Archive::File(upload.map_err(upload_failure)?.file)
+            }
+            ImportOrigin::Path(path) => Archive::at(path).map_err(image_failure)?,
+            ImportOrigin::Pushed { .. } | ImportOrigin::Registry { .. } => return Ok(()),
+        };
+        let Archive::File(file) = &archive else {
+            return Err(refusals::environment_not_a_bundle().into());
+        };
+        let check = BundleCheck {
+            file,
+            trusted: &trusted(&server.settings())?,
+            accept_unsigned,
+            cancelled: &AtomicBool::new(false),
+        };
+        let head = check.look().map_err(image_failure)?;
+        server.catalog().read_now("look for environments", |view| {
+            may_follow(view, &head.manifest, &head.digest, allow_older)
+        })
+    })
+    .await
+}
+
+/// The keys that the setting names. Errors: `environment.keys`.
+pub(crate) fn trusted(settings: &Settings) -> Result<Vec<TrustedKey>, Failure> {
+    let Some(path) = &settings.environment_keys_file else {
+        return Ok(Vec::new());
+    };
+    let mut text = String::new();
+    let read =
+        File::open(path).and_then(|file| file.take(MAX_KEY_FILE_BYTES).read_to_string(&mut text));
+    if let Err(error) = read {
+        tracing::warn!(%error, path = %path.display(), "the trusted keys cannot be read");
+        return Err(refusals::environment_keys().into());
+    }
+    Ok(trusted_keys(&text).ok_or_else(refusals::environment_keys)?)
+}
+
+/// Whether a bundle may come to what is here. Errors: `environment.version-differs`, `environment.older`.
+pub(crate) fn may_follow(
+    view: &ReadTransaction<'_>,
+    manifest: &BundleManifest,
+    digest: &Sha256Digest,
+    allow_older: bool,
+) -> Result<(), Failure> {
+    let (name, version) = (&manifest.name, &manifest.version);
+    let mut here = view.environments()?;
+    here.retain(|row| row.name == *name);
+    let same = here
+        .iter()
+        .find(|row| compare(&row.version, version).is_eq());
+    if same.is_some_and(|row| row.digest != digest.to_string()) {
+        return Err(refusals::environment_version_differs(version, name).into());
+    }
+    let newest = here
+        .iter()
+        .max_by(|one, other| compare(&one.version, &other.version));
+    match newest {
+        Some(newest) if compare(&newest.version, version).is_gt() && !allow_older => {
+            Err(refusals::environment_older(version, name, &newest.version).into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Removes a version and the images that no other version has.
