@@ -97,8 +97,8 @@ async fn refused(here: &TheBox, bytes: &[u8]) -> String {
         .to_owned()
 }
 
-/// A bundle of one box comes in on another; the same layers cost nothing the second time; what was changed, cut, is older
-/// or has no signature is refused by name, and leaves nothing.
+/// Promise (Images): An environment comes as one signed file, without a network. What was changed, cut, is older or has no
+/// trusted signature is refused by name and leaves nothing; layers that are here take no more room.
 #[tokio::test]
 async fn an_environment_travels_as_a_file() {
     const NAME: &str = "an_environment_travels_as_a_file";
