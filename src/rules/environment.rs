@@ -23,6 +23,8 @@ pub const MAX_IMAGES: usize = 16;
 pub const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 /// Bytes of the list of packages, and of the licences. Higher: a larger catalog. Lower: long lists do not fit.
 pub const MAX_TEXT_BYTES: u64 = 4 << 20;
+/// Ports that are recommended for an image.
+pub const MAX_PORTS: usize = 32;
 /// Bytes of what the manifest says about the environment.
 pub const MAX_ABOUT_BYTES: usize = 500;
 /// The list of packages (SPDX, JSON) and the licences, by their names in the bundle.
@@ -114,7 +116,7 @@ impl BundleManifest {
             if !image.digest.strip_prefix("sha256:").is_some_and(is_hex) {
                 return Err(wrong("an image has no digest"));
             }
-            if image.recommended.ports.len() > 32 || image.recommended.ports.contains(&0) {
+            if image.recommended.ports.len() > MAX_PORTS || image.recommended.ports.contains(&0) {
                 return Err(wrong("an image has a port that is none, or too many"));
             }
         }
