@@ -56,7 +56,11 @@ fn drawn(file: &Path) -> Result<String, Refusal> {
     name.push(".pub");
     let public = format!("{} {}\n", stem(file), key.public().text());
     write_new(file, 0o600, secret.as_bytes()).map_err(|error| unusable(&error))?;
-    write_new(Path::new(&name), 0o644, public.as_bytes()).map_err(|error| unusable(&error))?;
+    if let Err(error) = write_new(Path::new(&name), 0o644, public.as_bytes()) {
+        // A key without its public half is of no use, and would be in the way of the next try.
+        let _ = std::fs::remove_file(file);
+        return Err(refusals::environment_file(name.display(), error));
+    }
     Ok(public.trim_end().to_owned())
 }
 
@@ -155,7 +159,7 @@ fn packed(settings: &Settings, words: &PackArguments) -> Result<String, Refusal>
     }
 }
 
-/// The image of that name or digest, the newest where several have it.
+/// The image of that digest, or of that name where no other has it.
 fn planned(
     store: &ImageStore,
     wanted: &str,
@@ -175,9 +179,15 @@ fn planned(
         Some(digest) => all.into_iter().find(|record| record.id == *digest),
         None => {
             let name = parse_reference(wanted)?;
-            all.into_iter()
-                .filter(|record| has_name(&record.references, &name))
-                .max_by_key(|record| record.imported_at)
+            let mut named = all
+                .into_iter()
+                .filter(|record| has_name(&record.references, &name));
+            let first = named.next();
+            // One may be of a user's session: the store does not know who may see an image, or whose a name is now.
+            if named.next().is_some() {
+                return Err(refusals::environment_image_doubled(&name));
+            }
+            first
         }
     };
     let record = found.ok_or_else(refusals::image_not_found)?;
@@ -197,8 +207,12 @@ fn planned(
 
 fn text_of(path: &Path, most: u64) -> Result<String, Refusal> {
     let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(most).read_to_string(&mut text));
+    let read = File::open(path).and_then(|file| file.take(most + 1).read_to_string(&mut text));
     match read {
+        Ok(count) if count as u64 > most => {
+            let why = std::io::Error::from(std::io::ErrorKind::FileTooLarge);
+            Err(refusals::environment_file(path.display(), why))
+        }
         Ok(_) => Ok(text),
         Err(error) => Err(refusals::environment_file(path.display(), error)),
     }

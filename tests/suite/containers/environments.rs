@@ -106,7 +106,7 @@ async fn an_image_of_a_bundle_starts() {
     let text = fs::read_to_string(inside.root.join("here"));
     assert_eq!(text.expect("it is there"), "came on a stick");
 
-    let used = environments::remove(&server, &root, "stick").await;
+    let used = environments::remove(&server, &root, "stick:1.0").await;
     match used {
         Err(server::Failure::Refusal(refusal)) => assert_eq!(refusal.code, "environment.in-use"),
         other => panic!("not refused: {other:?}"),
@@ -119,7 +119,7 @@ async fn an_image_of_a_bundle_starts() {
         seen.expect("it is there").ended_at.is_some().then_some(())
     })
     .await;
-    let gone = environments::remove(&server, &root, "stick").await;
+    let gone = environments::remove(&server, &root, "stick:1.0").await;
     assert_eq!(gone.expect("it is removed").version, "1.0");
 
     controller.abort();

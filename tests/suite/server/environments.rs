@@ -167,6 +167,10 @@ async fn an_environment_travels_as_a_file() {
     assert_eq!(denied.status, 403);
     let used = here.with_body(&here.admin, "DELETE", place, "{}").await;
     assert_eq!(used.short(), "409 environment.in-use");
+    // Without a version nothing is removed: sent twice, it would take the version before as well.
+    let place = "/api/v1/environments/tiny";
+    let unsaid = here.with_body(&here.admin, "DELETE", place, "{}").await;
+    assert_eq!(unsaid.short(), "404 environment.not-found");
     let place = "/api/v1/environments/tiny:2.0";
     let gone = here.with_body(&here.admin, "DELETE", place, "{}").await;
     assert_eq!(gone.status, 204, "{}", gone.short());

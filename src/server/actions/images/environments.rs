@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::AtomicBool;
 
 use api::environments::{EnvironmentDetailView, EnvironmentImageView, EnvironmentView};
@@ -110,14 +111,19 @@ async fn look_into(
     .await
 }
 
-/// The keys that the setting names. Errors: `environment.keys`.
+/// The keys that the setting names. Errors: `environment.keys`, also for a file that every user may write.
 pub(crate) fn trusted(settings: &Settings) -> Result<Vec<TrustedKey>, Failure> {
     let Some(path) = &settings.environment_keys_file else {
         return Ok(Vec::new());
     };
     let mut text = String::new();
-    let read =
-        File::open(path).and_then(|file| file.take(MAX_KEY_FILE_BYTES).read_to_string(&mut text));
+    let read = File::open(path).and_then(|file| {
+        let about = file.metadata()?;
+        if !about.is_file() || about.mode() & 0o002 != 0 {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        file.take(MAX_KEY_FILE_BYTES).read_to_string(&mut text)
+    });
     if let Err(error) = read {
         tracing::warn!(%error, path = %path.display(), "the trusted keys cannot be read");
         return Err(refusals::environment_keys().into());
@@ -152,7 +158,8 @@ pub(crate) fn may_follow(
     }
 }
 
-/// Removes a version and the images that no other version has.
+/// Removes a version, `NAME:VERSION`, and the images that no other version has. The newest has to be named too: a request
+/// that is sent again must not remove the version before.
 ///
 /// Errors: `environment.not-found`; `environment.in-use` while live sessions start from one of its images.
 pub async fn remove(
@@ -161,6 +168,9 @@ pub async fn remove(
     which: &str,
 ) -> Result<EnvironmentView, Failure> {
     allowed(caller, Permission::ImagesWrite)?;
+    if !which.contains(':') {
+        return Err(refusals::environment_not_found().into());
+    }
     let (actor, which, subject) = (
         caller.name.clone(),
         which.to_owned(),
