@@ -119,7 +119,7 @@ impl ReadTransaction<'_> {
 }
 
 impl Rows<'_> {
-    /// Writes a version with its images in place of what stood there.
+    /// Writes a version with its images in place of what stood there, and forgets those that have none any more.
     pub(crate) fn put_environment(
         &self,
         row: &EnvironmentRow,
@@ -155,6 +155,10 @@ impl Rows<'_> {
                     value::text(&image.recommended),
                 ))?;
         }
+        // Versions whose images were removed one by one: no list shows them, and their texts take room.
+        self.connection
+            .prepare_cached(&format!("delete from environment where not {HAS_IMAGES}"))?
+            .execute([])?;
         Ok(())
     }
 

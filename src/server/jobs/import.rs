@@ -434,7 +434,12 @@ fn write(
         licences: bundle.licences.clone(),
     };
     rows.put_environment(&row, &texts, &images)?;
-    let what = format!("{} {}", row.name, row.version);
+    // Who vouched for it stays in the log when the version is removed.
+    let signed = match &row.signer {
+        Some(signer) => format!("signed by {signer}"),
+        None => "unsigned".to_owned(),
+    };
+    let what = format!("{} {} {signed}", row.name, row.version);
     rows.note(NewEvent {
         actor,
         topic: "images",

@@ -621,7 +621,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/environments/{id}",
         operation: "removeEnvironment",
         tag: "images",
-        summary: "Remove a version and the images that only it has, which no live session uses",
+        summary: "Remove a version, NAME:VERSION, and the images that only it has, which no live session uses",
         needs: IMAGES_WRITE,
         status: 204,
         answer: SuccessReply::Nothing,
