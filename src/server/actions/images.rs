@@ -184,9 +184,10 @@ async fn begin(
             let begun = once(rows, key.as_ref(), || {
                 let open = rows.open_operations()?;
                 let is_same = |other: &&OperationRow| match &input.source {
-                    ImportOrigin::Upload { .. } => {
-                        other.input.get("source") == row.input.get("source")
-                    }
+                    // An archive of images is checked otherwise than a bundle of an environment.
+                    ImportOrigin::Upload { .. } => ["source", "bundle"]
+                        .iter()
+                        .all(|part| other.input.get(part) == row.input.get(part)),
                     ImportOrigin::Registry { .. } => other.input == row.input,
                     ImportOrigin::Path(_) | ImportOrigin::Pushed { .. } => false,
                 };
