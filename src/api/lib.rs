@@ -11,6 +11,7 @@ pub mod budgets;
 pub mod certificates;
 pub mod commits;
 pub mod courses;
+pub mod environments;
 pub mod events;
 pub mod fair_share;
 pub mod folders;

@@ -12,6 +12,7 @@ mod branding;
 mod budgets;
 mod certificates;
 mod courses;
+mod environments;
 mod events;
 mod fair_share;
 mod folder_files;
@@ -138,6 +139,12 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/gpus/{id}/partitions", post(gpus::partition))
         .route("/gpus/{id}/test", post(gpus::test))
         .route("/gpus/{id}/self-test-report", get(gpus::self_test_report))
+        .route("/environments", get(environments::list))
+        .route("/environments/import", post(environments::import))
+        .route(
+            "/environments/{id}",
+            get(environments::get).delete(environments::remove),
+        )
         .route("/images", get(images::list))
         .route("/images/import", post(images::import))
         .route("/images/pull", post(images::pull))

@@ -15,6 +15,7 @@ mod certificates;
 mod client;
 mod columns;
 mod courses;
+mod environments;
 mod error;
 mod events;
 mod explain;
@@ -224,6 +225,7 @@ async fn execute(
             verb: None | Some(args::QueueCommand::Ls),
         }) => sessions::queue(&client, view).await,
         Command::Image(request) => images::image(&client, view, request).await,
+        Command::Environment(request) => environments::environment(&client, view, request).await,
         Command::Job(request) => images::job(&client, view, request).await,
         Command::User(request) => users::user(&client, view, request).await,
         Command::Policy(request) => policies::policy(&client, view, request).await,

@@ -25,6 +25,7 @@ pub mod devices;
 pub mod directory;
 pub mod doctor;
 pub mod egress;
+pub mod environment;
 pub mod fair_share;
 pub mod findings;
 pub mod folder;

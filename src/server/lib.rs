@@ -319,6 +319,11 @@ impl Server {
         appliance::lazy_stores::image_directory(&self.settings().data)
     }
 
+    /// Where the image store of a data directory lies, for who reads it without a server.
+    pub fn image_directory_of(data: &std::path::Path) -> std::path::PathBuf {
+        appliance::lazy_stores::image_directory(data)
+    }
+
     /// The certificates of this machine. One keeper for the whole process, so that what an administrator
     /// changes is what the listeners show.
     pub fn certificates(&self) -> Result<Arc<base::tls::keeper::Keeper>, Failure> {

@@ -6,6 +6,7 @@ mod commit;
 mod crash;
 mod disk;
 mod edges;
+mod environments;
 mod folder_limits;
 pub(crate) mod ground;
 mod hold;

@@ -11,6 +11,7 @@ mod crowd;
 mod decisions;
 mod directory;
 mod edges;
+mod environments;
 pub(crate) mod fake_machine;
 mod folder_files;
 mod folder_shares;

@@ -9,6 +9,7 @@ use api::apps::{AppShareView, AppState, AppView};
 use api::audit::{AuditCheckpointView, AuditEntryView, AuditTargetView};
 use api::budgets::BudgetView;
 use api::courses::{AttendanceView, CourseMemberView, CourseView};
+use api::environments::EnvironmentView;
 use api::events::EventView;
 use api::fair_share::FairShareItem;
 use api::folders::{
@@ -849,6 +850,26 @@ pub(super) const IMAGES: &[Column<CatalogImage>] = &[
     column("USER", 9, |r, _| dash(&r.user)),
     column("DIRECTORY", 9, |r, _| dash(&r.working_directory)),
     column("LABELS", 9, |r, _| labels(&r.labels)),
+];
+
+pub(super) const ENVIRONMENTS: &[Column<EnvironmentView>] = &[
+    column("NAME", 0, |r, _| dash(&r.name)),
+    column("VERSION", 0, |r, _| dash(&r.version)),
+    column("NEWEST", 3, |r, _| {
+        if r.newest { "yes" } else { "no" }.to_owned()
+    }),
+    column("SIGNED BY", 2, |r, _| {
+        dash(r.signer.as_deref().unwrap_or_default())
+    }),
+    column("IMPORTED", 4, |r, v| {
+        format!("{} ago", age(r.imported_at, v.now))
+    }),
+    column("IMAGES", 1, |r, _| {
+        let names: Vec<&str> = r.images.iter().map(|one| one.reference.as_str()).collect();
+        dash(&names.join(" "))
+    }),
+    column("ABOUT", 9, |r, _| dash(&r.about)),
+    column("DIGEST", 9, |r, _| dash(&r.digest)),
 ];
 
 pub(super) const JOBS: &[Column<OperationView>] = &[

@@ -83,6 +83,28 @@ const SUMMARIES: &[(&str, &str)] = &[
         "다른 레지스트리의 이미지를 가져옵니다: HOST/NAME:TAG",
     ),
     ("image rm", "쓰이지 않는 이미지를 지웁니다"),
+    (
+        "environment",
+        "번들로 들여오는 환경: 가져오기, 나열, 삭제, 만들기",
+    ),
+    ("environment ls", "환경 번들을 버전별로 나열합니다"),
+    (
+        "environment get",
+        "한 버전을 패키지와 라이선스와 함께 보여 줍니다",
+    ),
+    (
+        "environment import",
+        "번들을 가져옵니다. 전체를 검사하기 전에는 아무것도 풀지 않습니다",
+    ),
+    (
+        "environment rm",
+        "다른 버전에 없는 이미지와 함께 버전을 지웁니다",
+    ),
+    ("environment pack", "이 서버의 이미지로 번들을 만듭니다"),
+    (
+        "environment key",
+        "번들에 서명하는 키를 만들고 공개 키를 FILE.pub에 적습니다",
+    ),
     ("queue", "기다리는 세션, 시작할 순서대로"),
     ("queue ls", "기다리는 세션과 각각의 이유를 나열합니다"),
     (

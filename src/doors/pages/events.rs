@@ -484,6 +484,9 @@ pub(super) fn object(
             let name = names.get(id).cloned();
             let place = match event.code.as_str() {
                 "image.removed" => "/images".to_owned(),
+                code if code.starts_with("environment.") => {
+                    return (id.clone(), Some("/environments".to_owned()));
+                }
                 _ => format!("/images/{}", responses::encoded(id)),
             };
             (name.unwrap_or_else(|| short(id)), Some(place))
@@ -573,6 +576,8 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "session.labelled" => t.events_labelled(),
         "image.imported" => t.events_image_imported(),
         "image.removed" => t.events_image_removed(),
+        "environment.imported" => t.events_image_imported(),
+        "environment.removed" => t.events_image_removed(),
         "image.committed" => t.events_image_committed(),
         "image.shared" => t.events_image_shared(),
         "image.unshared" => t.events_image_unshared(),

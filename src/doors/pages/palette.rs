@@ -179,6 +179,12 @@ fn places(t: Text) -> Vec<Place> {
             t.nav_images(),
             "images environments import",
         ),
+        place(
+            "/environments",
+            "package",
+            t.environments_title(),
+            "environments bundle stick import signed",
+        ),
         system(
             "/system/checks",
             "server",

@@ -715,6 +715,26 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["pullImage"],
         &["image pull registry.example/x:1"],
     ),
+    (
+        "GET /environments",
+        &["listEnvironments"],
+        &["environment ls"],
+    ),
+    (
+        "GET /environments/{which}",
+        &["getEnvironment"],
+        &["environment get x"],
+    ),
+    (
+        "POST /environments/import",
+        &["importEnvironment"],
+        &["environment import x.tar"],
+    ),
+    (
+        "POST /environments/{which}/remove",
+        &["removeEnvironment"],
+        &["environment rm x:1"],
+    ),
     ("", &["abortUpload", "listUploads", "describeUploads"], &[]),
     (
         "POST /images/{id}/remove",
@@ -1057,6 +1077,8 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &[
             "api GET /me",
             "completion bash",
+            "environment pack x --as x:1 -f y",
+            "environment key x",
             "config validate",
             "config sample",
             "console show",

@@ -585,6 +585,50 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/environments",
+        operation: "listEnvironments",
+        tag: "images",
+        summary: "List environments that came as bundles, each version",
+        needs: IMAGES_READ,
+        answer: SuccessReply::Schema("EnvironmentPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/environments/import",
+        operation: "importEnvironment",
+        tag: "images",
+        summary: "Bring in a bundle of an environment that was uploaded",
+        needs: IMAGES_WRITE,
+        body: Some("EnvironmentImport"),
+        status: 202,
+        answer: SuccessReply::Schema("Operation"),
+        refusals: &[400, 404, 409, 422, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/environments/{id}",
+        operation: "getEnvironment",
+        tag: "images",
+        summary: "Show one version with its packages and licences: NAME, which is the newest, or NAME:VERSION",
+        needs: IMAGES_READ,
+        answer: SuccessReply::Schema("EnvironmentDetail"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/environments/{id}",
+        operation: "removeEnvironment",
+        tag: "images",
+        summary: "Remove a version, NAME:VERSION, and the images that only it has, which no live session uses",
+        needs: IMAGES_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/images",
         operation: "listImages",
         tag: "images",

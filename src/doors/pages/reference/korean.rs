@@ -348,6 +348,19 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("listImages", "이미지 목록"),
     ("importImage", "업로드한 아카이브를 가져옵니다"),
+    (
+        "listEnvironments",
+        "번들로 들여온 환경을 버전별로 나열합니다",
+    ),
+    ("importEnvironment", "업로드한 환경 번들을 가져옵니다"),
+    (
+        "getEnvironment",
+        "한 버전을 패키지, 라이선스와 함께 보여 줍니다. NAME은 최신 버전, NAME:VERSION은 그 버전입니다",
+    ),
+    (
+        "removeEnvironment",
+        "살아 있는 세션이 쓰지 않는 버전을 그 버전에만 있는 이미지와 함께 지웁니다",
+    ),
     ("pullImage", "다른 레지스트리의 이미지를 가져옵니다"),
     (
         "shareImage",

@@ -32,6 +32,9 @@ use super::super::folders::{
 use super::super::gpus::{self, GpuPage, GpusPage};
 use super::super::history;
 use super::super::hues;
+use super::super::images::environments::{
+    EnvironmentDetailPage, EnvironmentImageLine, EnvironmentLine, EnvironmentsPage,
+};
 use super::super::images::{ImageDetailPage, ImageUse, ImagesPage, ImportRow};
 use super::super::launch::{self, LaunchFields, LaunchPage, NamedSize, SizePicker, Slider};
 use super::super::layout::{AnnouncementBanner, Nav, PageLayout, SignedInUser, SiteLook, Theme};
@@ -125,6 +128,9 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         ("queue-empty", queue(t, false).render()),
         ("images", images(t).render()),
         ("image", image(t).render()),
+        ("environments", environments(t, false).render()),
+        ("environments-empty", environments(t, true).render()),
+        ("environment", environment(t).render()),
         ("me", me(t).render()),
         (
             "system-checks",
@@ -2123,6 +2129,60 @@ fn images(t: Text) -> ImagesPage {
                 step: "412 MiB".into(),
             },
         ],
+    }
+}
+
+fn environment_line(t: Text, version: &str, is_newest: bool) -> EnvironmentLine {
+    EnvironmentLine {
+        href: format!("/environments/jupyter:{version}"),
+        name: "jupyter".into(),
+        version: version.into(),
+        about: "Python 3.13 with JupyterLab".into(),
+        is_newest,
+        signer: match is_newest {
+            true => t.environments_signed_by("lab"),
+            false => t.environments_unsigned().into(),
+        },
+        imported: "2 d".into(),
+    }
+}
+
+fn environments(t: Text, is_empty: bool) -> EnvironmentsPage {
+    EnvironmentsPage {
+        t,
+        f: layout(t, Nav::Images, false),
+        rows: match is_empty {
+            true => Vec::new(),
+            false => vec![
+                environment_line(t, "1.2", true),
+                environment_line(t, "1.1", false),
+            ],
+        },
+        may_import: true,
+        import_upload: None,
+        accept_unsigned: false,
+        allow_older: false,
+    }
+}
+
+fn environment(t: Text) -> EnvironmentDetailPage {
+    EnvironmentDetailPage {
+        t,
+        f: layout(t, Nav::Images, false),
+        line: environment_line(t, "1.2", true),
+        may_remove: true,
+        images: vec![EnvironmentImageLine {
+            href: "/images/jupyter:1.2".into(),
+            launch: "/sessions/new?image=jupyter%3A1.2".into(),
+            reference: "jupyter:1.2".into(),
+            recommended: [t.environments_memory("4 GiB"), t.environments_port(8888)].join(" · "),
+        }],
+        packages: vec![
+            ("libc6".into(), "2.36-9".into()),
+            ("python3".into(), "3.13.1-2".into()),
+        ],
+        more: 40,
+        licences: "BSD 3-Clause, MIT".into(),
     }
 }
 
