@@ -12,15 +12,17 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use rules::folder_path::{FolderPath, MAX_FOLDER_PATH};
-use rules::names::{FolderId, UserId};
+use rules::names::{FolderId, UserId, VolumeId};
 use rules::refusals;
 use rules::units::{Bytes, Timestamp};
+use rules::volume::VolumeState;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, XattrFlags, openat2};
 use rustix::io::Errno;
 use uuid::Uuid;
 
 use crate::quota::{CountingKeeper, SPARE, ScopeKeeper, ScopePlace};
 use crate::trees::{self, Size, Thrown, Trash};
+use crate::volumes::{OpenVolume, VOLUMES, VolumeShelf, VolumeSight};
 use archive::{ArchiveFormat, FolderArchive};
 use beneath::{FIRST_OWNER, FolderTop};
 use failure::FolderError;
@@ -50,7 +52,7 @@ const OPEN_TO_ALL: [u8; 28] = [
 ];
 const DEFAULT_ACCESS: &str = "system.posix_acl_default";
 /// Where folders lie below a data directory, and what is removed of them below that.
-const FOLDERS: &str = "folders";
+pub(crate) const FOLDERS: &str = "folders";
 const TRASH: &str = ".trash";
 /// What of a folder's directory sessions mount.
 const DATA: &str = "data";
@@ -78,6 +80,35 @@ fn linked(place: &Path) -> Option<(ScopePlace, PathBuf)> {
     let inside = target.strip_prefix("..").ok()?;
     let own = place.parent()?.parent()?.join(inside);
     Some((ScopePlace::around(&own)?, own))
+}
+
+/// The volume that a folder lies on; None for one on the disk of the data directory. Costs one look there, and none at the
+/// volume.
+pub fn volume_of(data: &Path, id: FolderId) -> Option<VolumeId> {
+    on_volume(&directory(&data.join(FOLDERS), id))
+}
+
+/// The directory that sessions mount of a folder on a volume, by its whole path. The volume was compared with its marker at
+/// this moment. Callers bring a thread that may wait for it.
+///
+/// Errors: `volume.absent`, carried; what the kernel says.
+pub fn directory_on_volume(
+    shelf: &VolumeShelf,
+    volume: VolumeId,
+    id: FolderId,
+) -> io::Result<PathBuf> {
+    let open = shelf.enter(volume)?;
+    let inside = directory(Path::new(FOLDERS), id).join(DATA);
+    open.directory(&inside)?;
+    Ok(shelf.path(volume)?.join(inside))
+}
+
+/// The volume that the link of a folder names.
+fn on_volume(place: &Path) -> Option<VolumeId> {
+    let target = fs::read_link(place).ok()?;
+    let inside = target.strip_prefix("..").ok()?.strip_prefix(VOLUMES).ok()?;
+    let name = inside.components().next()?;
+    name.as_os_str().to_str()?.parse().ok()
 }
 
 /// Opens what lies at `subpath` below a folder's directory, to be mounted; an empty one is the directory itself. No link is
@@ -119,6 +150,7 @@ pub struct FolderStore {
     folders: PathBuf,
     trash: Trash,
     keeper: Arc<dyn ScopeKeeper>,
+    volumes: VolumeShelf,
     /// Uploads that are written to, finished or removed at this moment.
     busy: staging::BusyUploads,
     finished: staging::FinishedUploads,
@@ -142,6 +174,7 @@ impl FolderStore {
         let trash = Trash::open(&folders.join(TRASH))?;
         Ok(Self {
             data: data.to_owned(),
+            volumes: VolumeShelf::below(&folders),
             folders,
             trash,
             keeper,
@@ -154,6 +187,56 @@ impl FolderStore {
     /// What holds folders to their limits.
     pub fn keeper(&self) -> &dyn ScopeKeeper {
         &*self.keeper
+    }
+
+    /// The volumes that folders may lie on.
+    pub fn volumes(&self) -> &VolumeShelf {
+        &self.volumes
+    }
+
+    /// The volume that a folder lies on; None for one on the disk of the data directory. Costs one look there, and none at
+    /// the volume.
+    pub fn volume_of(&self, id: FolderId) -> Option<VolumeId> {
+        on_volume(&directory(&self.folders, id))
+    }
+
+    /// Makes the directory of a folder on a volume, as `create` does on the disk of the data directory. It is held to no limit
+    /// there.
+    ///
+    /// Errors: `volume.absent`, `volume.hung`, each carried.
+    pub fn create_on(&self, volume: VolumeId, id: FolderId) -> io::Result<()> {
+        let open = self.volumes.enter(volume)?;
+        let place = directory(&self.folders, id);
+        let shard = place.parent().unwrap_or(&self.folders);
+        make(shard)?;
+        let inside = directory(Path::new(FOLDERS), id);
+        let own = open.path().join(&inside);
+        let above = own.parent().unwrap_or(&own);
+        make(&open.path().join(FOLDERS))?;
+        make(above)?;
+        // Nothing of a foreign tree is taken for ours.
+        open.directory(inside.parent().unwrap_or(&inside))?;
+        make(&own)?;
+        let data = own.join(DATA);
+        make(&data)?;
+        make(&own.join(REMOVED))?;
+        open_to_all(&data)?;
+        for changed in [&data, &own, above] {
+            File::open(changed)?.sync_all()?;
+        }
+        // By the link it is found from then on; before, it is an empty directory that a later folder of this id takes.
+        let inside = Path::new("..")
+            .join(VOLUMES)
+            .join(volume.to_string())
+            .join(inside);
+        match symlink(inside, &place) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        for changed in [shard, self.folders.as_path()] {
+            File::open(changed)?.sync_all()?;
+        }
+        Ok(())
     }
 
     /// The scope of a user's folders, whether it is there or not.
@@ -216,21 +299,13 @@ impl FolderStore {
             // Made while there is room: what fills a scope is removed through it.
             let _ = make(&found.removed());
         }
-        let is_root = rustix::process::geteuid().is_root();
-        if is_root {
-            chown(&data, Some(FIRST_OWNER), Some(FIRST_OWNER))?;
-        }
-        if !is_home {
-            let set =
-                rustix::fs::setxattr(&data, DEFAULT_ACCESS, &OPEN_TO_ALL, XattrFlags::empty());
-            match set {
-                // Modes alone decide on a file system without access lists.
-                Ok(()) | Err(Errno::OPNOTSUPP) => {}
-                Err(error) => return Err(error.into()),
+        match is_home {
+            true => {
+                give(&data)?;
+                fs::set_permissions(&data, Permissions::from_mode(0o700))?;
             }
+            false => open_to_all(&data)?,
         }
-        let mode = if is_home { 0o700 } else { 0o777 };
-        fs::set_permissions(&data, Permissions::from_mode(mode))?;
         let above = own.parent().unwrap_or(&self.folders);
         for changed in [data.as_path(), own, above, shard, self.folders.as_path()] {
             File::open(changed)?.sync_all()?;
@@ -253,6 +328,21 @@ impl FolderStore {
             return Ok(Some(FoundFolder {
                 own,
                 scope: Some((scope, lease)),
+                volume: None,
+                keeper: Arc::clone(&self.keeper),
+            }));
+        }
+        if let Some(volume) = on_volume(&place) {
+            let open = self.volumes.enter(volume)?;
+            let inside = directory(Path::new(FOLDERS), id);
+            match open.directory(&inside) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            return Ok(Some(FoundFolder {
+                own: open.path().join(inside),
+                scope: None,
+                volume: Some(open),
                 keeper: Arc::clone(&self.keeper),
             }));
         }
@@ -268,6 +358,7 @@ impl FolderStore {
         FoundFolder {
             own: directory(&self.folders, id),
             scope: None,
+            volume: None,
             keeper: Arc::clone(&self.keeper),
         }
     }
@@ -280,6 +371,10 @@ impl FolderStore {
 
     /// Whether a folder can be looked into without a mount.
     pub fn is_near(&self, id: FolderId) -> bool {
+        if let Some(volume) = self.volume_of(id) {
+            let state = self.volumes.sight(volume).map(|sight| sight.state);
+            return state == Some(VolumeState::Ready);
+        }
         linked(&directory(&self.folders, id)).is_none_or(|(scope, _)| scope.is_reachable())
     }
 
@@ -307,9 +402,9 @@ impl FolderStore {
                 _ => {}
             }
         }
-        match found.scope {
-            Some(_) => unlink(&directory(&self.folders, id)),
-            None => Ok(()),
+        match found.scope.is_some() || found.volume.is_some() {
+            true => unlink(&directory(&self.folders, id)),
+            false => Ok(()),
         }
     }
 
@@ -318,11 +413,12 @@ impl FolderStore {
         let Some(found) = self.find(id)? else {
             return Ok(Thrown::Nothing);
         };
-        let Some((scope, _lease)) = found.scope else {
-            return self.trash.throw(&found.own);
+        // A rename leads into no other file system: a scope has a trash of its own, and a volume.
+        let trash = match (&found.scope, &found.volume) {
+            (Some((scope, _)), _) => Trash::open(&scope.files().join(TRASH))?,
+            (None, Some(volume)) => Trash::open(&volume_trash(volume))?,
+            (None, None) => return self.trash.throw(&found.own),
         };
-        // A rename leads into no other file system: a scope has a trash of its own.
-        let trash = Trash::open(&scope.files().join(TRASH))?;
         if trash.throw(&found.own)? == Thrown::Stays {
             // Its trash has no room for one more name: what lies in the folder goes where it is.
             trees::remove(&found.own)?;
@@ -339,6 +435,7 @@ impl FolderStore {
             }
         };
         told(self.trash.empty(&go_on)?);
+        self.empty_volumes(&go_on, &told)?;
         for (_, scope) in self.scopes()? {
             if !go_on() {
                 break;
@@ -355,6 +452,30 @@ impl FolderStore {
                     let path = scope.directory().display();
                     tracing::warn!(%path, %error, "the trash of a scope cannot be emptied");
                 }
+            }
+        }
+        Ok(())
+    }
+
+    fn empty_volumes(
+        &self,
+        go_on: &dyn Fn() -> bool,
+        told: &dyn Fn(BTreeMap<PathBuf, io::Error>),
+    ) -> io::Result<()> {
+        for id in self.volumes.all()? {
+            let is_ready = |sight: VolumeSight| sight.state == VolumeState::Ready;
+            if !go_on() || !self.volumes.sight(id).is_some_and(is_ready) {
+                continue;
+            }
+            let emptied = self.volumes.enter(id).and_then(|volume| {
+                let trash = volume_trash(&volume);
+                match trash.is_dir() {
+                    true => Trash::open(&trash)?.empty(go_on).map(told),
+                    false => Ok(()),
+                }
+            });
+            if let Err(error) = emptied {
+                tracing::warn!(volume = %id, %error, "the trash of a volume cannot be emptied");
             }
         }
         Ok(())
@@ -409,8 +530,8 @@ impl FolderStore {
     /// Errors: as `list`; `folder.new-name-invalid`, `folder.entry-exists`, `quota.exceeded`, `disk.full`.
     pub fn make_directory(&self, id: FolderId, path: &FolderPath) -> Result<(), FolderError> {
         path.check_new()?;
-        staging::refuse_full_disk(&self.folders, 0)?;
         let found = self.place_of(id)?;
+        staging::refuse_full_disk(found.disk(&self.folders), 0)?;
         let top = found.top()?;
         found.refuse_beyond_limit(1)?;
         files::make_directory(&top, path).map_err(|error| found.told(error))
@@ -581,6 +702,30 @@ fn unlink(place: &Path) -> io::Result<()> {
         Some(shard) => File::open(shard)?.sync_all(),
         None => Ok(()),
     }
+}
+
+/// Where folders of a volume lie that were thrown away.
+fn volume_trash(volume: &OpenVolume) -> PathBuf {
+    volume.path().join(FOLDERS).join(TRASH)
+}
+
+/// Gives a directory to the first user inside sessions.
+fn give(data: &Path) -> io::Result<()> {
+    match rustix::process::geteuid().is_root() {
+        true => chown(data, Some(FIRST_OWNER), Some(FIRST_OWNER)),
+        false => Ok(()),
+    }
+}
+
+/// The same, with what lets all users inside read and write it.
+fn open_to_all(data: &Path) -> io::Result<()> {
+    give(data)?;
+    match rustix::fs::setxattr(data, DEFAULT_ACCESS, &OPEN_TO_ALL, XattrFlags::empty()) {
+        // Modes alone decide on a file system without access lists.
+        Ok(()) | Err(Errno::OPNOTSUPP) => {}
+        Err(error) => return Err(error.into()),
+    }
+    fs::set_permissions(data, Permissions::from_mode(0o777))
 }
 
 fn make(path: &Path) -> io::Result<()> {
