@@ -22,7 +22,7 @@ pub const MAX_VOLUME_TENANTS: usize = 100;
 
 /// What a look at a volume found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "lowercase")]
 pub enum VolumeState {
     Ready,
     /// Nothing is mounted there, or something else is.
@@ -40,7 +40,7 @@ impl VolumeState {
             Self::Ready => "ready",
             Self::Absent => "absent",
             Self::Hung => "hung",
-            Self::ReadOnly => "read-only",
+            Self::ReadOnly => "readonly",
         }
     }
 

@@ -154,6 +154,17 @@ impl VolumeShelf {
         mark(root.as_fd(), id)
     }
 
+    /// The volume whose file system is mounted on this very directory; None for one that is none. Costs as `adopt`.
+    ///
+    /// Errors: `volume.not-mounted`, carried; what the kernel says.
+    pub fn marked(path: &Path) -> io::Result<Option<VolumeId>> {
+        let root = open_root(path).map_err(|_| carried(refusals::volume_not_mounted()))?;
+        match is_mount_root(root.as_fd())? {
+            true => marker(root.as_fd()),
+            false => Err(carried(refusals::volume_not_mounted())),
+        }
+    }
+
     /// Keeps where a volume is mounted. Folders find it by that from then on.
     pub fn keep(&self, id: VolumeId, path: &Path) -> io::Result<()> {
         DirBuilder::new()

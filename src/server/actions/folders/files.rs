@@ -30,6 +30,7 @@ use tokio::task::JoinHandle;
 use super::turns::FolderTurn;
 use super::{FolderTurns, find, note, permitted};
 use crate::access::{self, Caller, Lease};
+use crate::actions::volumes::{on_volume, refuse_silent};
 use crate::actions::{cursor, somewhere};
 use crate::appliance::lazy_stores::folder_error;
 use crate::catalog::{Lane, origin};
@@ -737,6 +738,19 @@ pub(super) async fn on_files<T: Send + 'static>(
 ) -> Result<(Folder, T), Failure> {
     let folder = folder_for(server, caller, which, verb)?;
     let store = server.folders()?;
+    if let Some(volume) = folder.volume {
+        let shelf = store.volumes().clone();
+        refuse_silent(&shelf, volume)?;
+        let user = caller.subject.user;
+        let turn = server.folder_turns().enter_on_volume(user, volume)?;
+        let done = on_volume(&shelf, volume, move || {
+            let _turn = turn;
+            let done = work(&store, &folder);
+            (folder, done)
+        });
+        let (folder, done) = done.await?;
+        return Ok((folder, done.map_err(folder_error)?));
+    }
     let turn = server.folder_turns().enter(caller.subject.user).await?;
     let working = tokio::task::spawn_blocking(move || -> Result<(Folder, T), Failure> {
         // It counts until it is done, also where its request is gone.

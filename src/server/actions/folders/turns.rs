@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::acts::Acts;
-use rules::names::{FolderId, UserId};
+use rules::names::{FolderId, UserId, VolumeId};
 use rules::refusal::Refusal;
 use rules::refusals;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -19,6 +19,8 @@ const MAX_TURNS: usize = 64;
 /// Archives that one user takes at once. Higher: each has many directories open, and a zip its list in memory. Lower: a user
 /// takes several directories one after the other.
 const MAX_USER_ARCHIVES: usize = 4;
+/// Works on one volume that run at once. Higher: more threads hang with it. Lower: its users wait for each other.
+const MAX_VOLUME_TURNS: usize = 8;
 /// Folders whose removed files are given back at once. Higher: the disk is slow for sessions. Lower: the room of small
 /// removals comes back behind large ones.
 const MAX_EMPTYING: usize = 4;
@@ -28,6 +30,8 @@ const MAX_EMPTYING: usize = 4;
 pub(crate) struct FolderTurns {
     all: Arc<Semaphore>,
     users: Mutex<HashMap<(UserId, FolderWork), usize>>,
+    /// One for each volume that was ever worked on.
+    volumes: Mutex<HashMap<VolumeId, Arc<Semaphore>>>,
     emptying: Mutex<EmptyingQueue>,
     /// Changes that are written down to their end, also where their request is gone.
     acts: Acts,
@@ -52,6 +56,7 @@ impl Default for FolderTurns {
         Self {
             all: Arc::new(Semaphore::new(MAX_TURNS)),
             users: Mutex::default(),
+            volumes: Mutex::default(),
             emptying: Mutex::default(),
             acts: Acts::default(),
         }
@@ -75,6 +80,30 @@ impl FolderTurns {
         let mut turn = self.count((user, FolderWork::Request), MAX_USER_TURNS)?;
         turn._permit = self.wait().await;
         Ok(turn)
+    }
+
+    /// Counts one more work of a user on a volume, which waits for no work elsewhere.
+    ///
+    /// Errors: as `enter`; `volume.busy`.
+    pub(super) fn enter_on_volume(
+        self: &Arc<Self>,
+        user: UserId,
+        volume: VolumeId,
+    ) -> Result<FolderTurn, Refusal> {
+        let mut turn = self.count((user, FolderWork::Request), MAX_USER_TURNS)?;
+        turn._permit = Some(self.enter_volume(volume)?);
+        Ok(turn)
+    }
+
+    /// Errors: `volume.busy` where as much runs there as may. Work that hangs counts until it comes back.
+    pub(crate) fn enter_volume(&self, volume: VolumeId) -> Result<OwnedSemaphorePermit, Refusal> {
+        // A map is whole after every step.
+        let mut volumes = self.volumes.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = volumes
+            .entry(volume)
+            .or_insert_with(|| Arc::new(Semaphore::new(MAX_VOLUME_TURNS)));
+        let permit = Arc::clone(places).try_acquire_owned();
+        permit.map_err(|_| refusals::volume_busy().retry_after(1))
     }
 
     /// Counts an archive for as long as it is taken.
