@@ -48,6 +48,17 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<VolumeView>, F
     })
 }
 
+/// Those that the caller may make folders on, by name.
+pub async fn usable(server: &Server, caller: &Caller) -> Result<Vec<VolumeView>, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let shelf = server.folders()?.volumes().clone();
+    server.catalog().read_now("list volumes", |view| {
+        let all = view.volumes()?.into_iter();
+        let seen = all.filter(|one| one.volume.access.admits(&caller.subject));
+        seen.map(|one| show(view, one, &shelf, false)).collect()
+    })
+}
+
 /// One of `list`, by name or id.
 ///
 /// Errors: `volume.not-found`.
