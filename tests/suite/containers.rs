@@ -19,3 +19,4 @@ mod networks;
 mod start_up;
 mod supervision;
 mod unified;
+mod volumes;

@@ -97,7 +97,7 @@ pub async fn create(
     let drafted = VolumeId::make(server.clock().now(), base::observe::random());
     let id = looked_at(server, &path, move |path| VolumeShelf::adopt(path, drafted)).await?;
     let (caller, kept) = (caller.clone(), shelf.clone());
-    server
+    let made = server
         .catalog()
         .write(Lane::Requests, "add a volume", move |rows| {
             once(rows, key.as_ref(), || {
@@ -129,7 +129,10 @@ pub async fn create(
                 show(rows, made, &kept, true)
             })
         })
-        .await
+        .await?;
+    // So that its room is known before the next round of looks; who asked waits for none.
+    tokio::task::spawn_blocking(move || shelf.look(id));
+    Ok(made)
 }
 
 /// Gives a volume another name, another directory that the same file system is mounted on, or other users.

@@ -68,6 +68,7 @@ const PAGES: [&str; 61] = [
     "/courses?q=WORD",
     "/courses/COURSE",
     "/folders",
+    "/storage",
     "/folders/FOLDER/files",
     "/folders/FOLDER/removed",
     "/folders/FOLDER/sharing",
