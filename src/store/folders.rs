@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use crate::quota::{CountingKeeper, SPARE, ScopeKeeper, ScopePlace};
 use crate::trees::{self, Size, Thrown, Trash};
-use crate::volumes::{OpenVolume, VOLUMES, VolumeShelf, VolumeSight};
+use crate::volumes::{FOLDERS, OpenVolume, VOLUMES, VolumeShelf, VolumeSight};
 use archive::{ArchiveFormat, FolderArchive};
 use beneath::{FIRST_OWNER, FolderTop};
 use failure::FolderError;
@@ -51,8 +51,7 @@ const OPEN_TO_ALL: [u8; 28] = [
     0x20, 0, 7, 0, 0xff, 0xff, 0xff, 0xff, // all others
 ];
 const DEFAULT_ACCESS: &str = "system.posix_acl_default";
-/// Where folders lie below a data directory, and what is removed of them below that.
-pub(crate) const FOLDERS: &str = "folders";
+/// Where what is removed of folders lies below them.
 const TRASH: &str = ".trash";
 /// What of a folder's directory sessions mount.
 const DATA: &str = "data";

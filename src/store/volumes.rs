@@ -26,6 +26,8 @@ use serde::{Deserialize, Serialize};
 
 /// The file at a volume's root that says which volume it is.
 pub const MARKER: &str = ".fardel-volume";
+/// Where folders lie below a data directory, and below the root of a volume.
+pub(crate) const FOLDERS: &str = "folders";
 /// Links below the folders of a data directory, each from the id of a volume to the directory that it is mounted on.
 pub(crate) const VOLUMES: &str = ".volumes";
 /// What a marker may have. Higher: a foreign file fills memory. Lower: fields of later versions have no room.
@@ -139,7 +141,7 @@ impl VolumeShelf {
 
     /// Those of a data directory.
     pub fn of(data: &Path) -> Self {
-        Self::below(&data.join(crate::folders::FOLDERS))
+        Self::below(&data.join(FOLDERS))
     }
 
     /// Makes a file system a volume: one that is mounted on this very directory, and empty, or a volume already, whose id it

@@ -58,7 +58,7 @@ async fn until_state(the_box: &TheBox, state: &str) {
     }
 }
 
-/// Promise (Recovery): A volume that is not mounted, or another file system in its place, takes no byte; its folders are
+/// Promise (Disk, backup and upgrade): A volume that is not mounted, or another file system in its place, takes no byte; its folders are
 /// refused by name, others go on, and it comes back by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_volume_that_is_gone_takes_no_byte_and_comes_back_by_itself() {
