@@ -220,7 +220,7 @@ impl FolderStore {
         make(&data)?;
         make(&own.join(REMOVED))?;
         open_to_all(&data)?;
-        for changed in [&data, &own, above] {
+        for changed in [data.as_path(), own.as_path(), above] {
             File::open(changed)?.sync_all()?;
         }
         // By the link it is found from then on; before, it is an empty directory that a later folder of this id takes.

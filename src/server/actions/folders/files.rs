@@ -16,7 +16,7 @@ use bytes::Bytes;
 use rules::folder::{Folder, FolderState, TRASH_DAYS};
 use rules::folder_path::{FolderEntryKind, FolderPath};
 use rules::folder_rights::FolderVerb;
-use rules::names::FolderId;
+use rules::names::{FolderId, VolumeId};
 use rules::permissions::Permission;
 use rules::refusals;
 use rules::units::Timestamp;
@@ -284,6 +284,8 @@ pub struct FileDownload {
     /// The media type of an image that pages may show; that of any bytes for all else.
     pub kind: &'static str,
     file: Arc<std::fs::File>,
+    /// What the file lies on; None: the box's own disk.
+    volume: Option<VolumeId>,
     turns: Arc<FolderTurns>,
 }
 
@@ -292,6 +294,7 @@ impl FileDownload {
     pub fn pieces(&self, from: u64, length: u64) -> FilePieces {
         FilePieces {
             file: Arc::clone(&self.file),
+            volume: self.volume,
             turns: Arc::clone(&self.turns),
             at: from,
             left: length,
@@ -304,6 +307,8 @@ impl FileDownload {
 #[derive(Debug)]
 pub struct FilePieces {
     file: Arc<std::fs::File>,
+    /// What the file lies on; None: the box's own disk.
+    volume: Option<VolumeId>,
     turns: Arc<FolderTurns>,
     at: u64,
     left: u64,
@@ -331,7 +336,7 @@ impl FilePieces {
     }
 
     async fn read(&mut self) -> JoinHandle<io::Result<Bytes>> {
-        let turn = self.turns.wait().await;
+        let turn = self.turns.wait_for(self.volume).await;
         let (file, at) = (Arc::clone(&self.file), self.at);
         let length = self.left.min(PIECE);
         self.at += length;
@@ -374,6 +379,7 @@ pub async fn open(
         tag: open.tag,
         kind: open.image.unwrap_or("application/octet-stream"),
         file: Arc::new(open.file),
+        volume: folder.volume,
         turns: Arc::clone(server.folder_turns()),
     })
 }
@@ -385,6 +391,8 @@ pub struct ArchiveDownload {
     pub kind: &'static str,
     /// None once it is over.
     archive: Option<Box<FolderArchive>>,
+    /// What the files lie on; None: the box's own disk.
+    volume: Option<VolumeId>,
     turns: Arc<FolderTurns>,
     /// It counts for as long as it is taken.
     _place: FolderTurn,
@@ -394,7 +402,7 @@ impl ArchiveDownload {
     /// The next piece; None at the end. Nothing comes behind an error.
     pub async fn next(&mut self) -> Option<io::Result<Bytes>> {
         let mut archive = self.archive.take()?;
-        let turn = self.turns.wait().await;
+        let turn = self.turns.wait_for(self.volume).await;
         let made = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             let piece = archive.next_piece();
@@ -451,6 +459,7 @@ pub async fn archive(
         name,
         kind,
         archive: Some(Box::new(archive)),
+        volume: folder.volume,
         turns: Arc::clone(server.folder_turns()),
         _place: place,
     })

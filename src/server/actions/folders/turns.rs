@@ -97,13 +97,25 @@ impl FolderTurns {
 
     /// Errors: `volume.busy` where as much runs there as may. Work that hangs counts until it comes back.
     pub(crate) fn enter_volume(&self, volume: VolumeId) -> Result<OwnedSemaphorePermit, Refusal> {
+        let permit = self.places(volume).try_acquire_owned();
+        permit.map_err(|_| refusals::volume_busy().retry_after(1))
+    }
+
+    /// As `wait`, for a piece of a file on a volume: it waits for other work there, and for none elsewhere.
+    pub(super) async fn wait_for(&self, volume: Option<VolumeId>) -> Option<OwnedSemaphorePermit> {
+        match volume {
+            Some(volume) => self.places(volume).acquire_owned().await.ok(),
+            None => self.wait().await,
+        }
+    }
+
+    fn places(&self, volume: VolumeId) -> Arc<Semaphore> {
         // A map is whole after every step.
         let mut volumes = self.volumes.lock().unwrap_or_else(PoisonError::into_inner);
         let places = volumes
             .entry(volume)
             .or_insert_with(|| Arc::new(Semaphore::new(MAX_VOLUME_TURNS)));
-        let permit = Arc::clone(places).try_acquire_owned();
-        permit.map_err(|_| refusals::volume_busy().retry_after(1))
+        Arc::clone(places)
     }
 
     /// Counts an archive for as long as it is taken.
@@ -214,6 +226,23 @@ mod tests {
         assert!(turns.users().is_empty());
         assert_eq!(turns.all.available_permits(), MAX_TURNS);
     }
+
+    #[tokio::test]
+    async fn a_volume_has_so_many_works_at_once_and_others_theirs() {
+        let turns = Arc::new(FolderTurns::default());
+        let volume = |number: u128| VolumeId(uuid::Uuid::from_u128(number));
+        let mut held = Vec::new();
+        for _ in 0..MAX_VOLUME_TURNS {
+            held.push(turns.enter_volume(volume(1)).expect("there is room"));
+        }
+        let refused = turns.enter_volume(volume(1)).expect_err("too many");
+        assert_eq!(refused.code, "volume.busy");
+        turns.enter_volume(volume(2)).expect("another volume");
+        assert!(turns.wait_for(None).await.is_some(), "nor the own disk");
+        held.pop();
+        assert!(turns.wait_for(Some(volume(1))).await.is_some());
+    }
+
     #[test]
     fn however_often_files_are_removed_a_few_threads_give_their_room_back() {
         let turns = FolderTurns::default();
