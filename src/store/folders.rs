@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 use crate::quota::{CountingKeeper, SPARE, ScopeKeeper, ScopePlace};
 use crate::trees::{self, Size, Thrown, Trash};
-use crate::volumes::{FOLDERS, OpenVolume, VOLUMES, VolumeShelf, VolumeSight};
+use crate::volumes::{FOLDERS, OpenVolume, VOLUMES, VolumeShelf};
 use archive::{ArchiveFormat, FolderArchive};
 use beneath::{FIRST_OWNER, FolderTop};
 use failure::FolderError;
@@ -434,7 +434,6 @@ impl FolderStore {
             }
         };
         told(self.trash.empty(&go_on)?);
-        self.empty_volumes(&go_on, &told)?;
         for (_, scope) in self.scopes()? {
             if !go_on() {
                 break;
@@ -456,26 +455,18 @@ impl FolderStore {
         Ok(())
     }
 
-    fn empty_volumes(
-        &self,
-        go_on: &dyn Fn() -> bool,
-        told: &dyn Fn(BTreeMap<PathBuf, io::Error>),
-    ) -> io::Result<()> {
-        for id in self.volumes.all()? {
-            let is_ready = |sight: VolumeSight| sight.state == VolumeState::Ready;
-            if !go_on() || !self.volumes.sight(id).is_some_and(is_ready) {
-                continue;
-            }
-            let emptied = self.volumes.enter(id).and_then(|volume| {
-                let trash = volume_trash(&volume);
-                match trash.is_dir() {
-                    true => Trash::open(&trash)?.empty(go_on).map(told),
-                    false => Ok(()),
-                }
-            });
-            if let Err(error) = emptied {
-                tracing::warn!(volume = %id, %error, "the trash of a volume cannot be emptied");
-            }
+    /// The same on one volume, where it is ready. Callers bring a thread that may wait for it.
+    ///
+    /// Errors: `volume.absent`, `volume.hung`, each carried.
+    pub fn empty_volume(&self, id: VolumeId) -> io::Result<()> {
+        let volume = self.volumes.enter(id)?;
+        let trash = volume_trash(&volume);
+        if !trash.is_dir() {
+            return Ok(());
+        }
+        let kept = Trash::open(&trash)?.empty(|| true)?;
+        for error in kept.values() {
+            tracing::warn!(volume = %id, %error, "a removed folder stays on a volume");
         }
         Ok(())
     }

@@ -259,7 +259,7 @@ pub(super) fn chosen(
 /// the volume.
 ///
 /// Errors: `volume.hung`.
-pub(super) async fn on_volume<T: Send + 'static>(
+pub(crate) async fn on_volume<T: Send + 'static>(
     shelf: &VolumeShelf,
     volume: VolumeId,
     work: impl FnOnce() -> T + Send + 'static,
