@@ -35,7 +35,7 @@ const MAX_MARKER: u64 = 4096;
 /// The version of a marker.
 const FORMAT: u32 = 1;
 /// How long a look may take. Longer: who asks waits for what does not answer. Shorter: a slow server counts as gone.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Looks at one volume that did not come back. Higher: more threads hang with it. Lower: one that hangs for good hides that
 /// the volume is back.
 const MAX_LOOKS: usize = 3;
@@ -134,7 +134,7 @@ impl VolumeShelf {
     pub(crate) fn below(folders: &Path) -> Self {
         Self {
             place: folders.join(VOLUMES),
-            patience: PATIENCE,
+            patience: LOOK_TIMEOUT,
             watched: Arc::default(),
         }
     }

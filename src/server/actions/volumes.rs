@@ -32,7 +32,7 @@ use crate::{Failure, Server, ServerFault};
 
 /// How long an administrator waits for what is mounted at a path. Longer: a page hangs with it. Shorter: a slow server is
 /// refused.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+const LOOK_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 /// How often work on a volume looks whether the volume hangs. Longer: who waits learns it later. Shorter: costs a core more.
 const TICK: std::time::Duration = std::time::Duration::from_millis(500);
 
@@ -295,7 +295,7 @@ async fn looked_at<T: Send + 'static>(
         let _permit = permit;
         look(&place)
     })?;
-    let done = tokio::time::timeout(PATIENCE, told).await;
+    let done = tokio::time::timeout(LOOK_TIMEOUT, told).await;
     let done = done.map_err(|_| refusals::volume_hung().at("/path"))?;
     let done = done.map_err(|error| ServerFault::new("look at a volume", error))?;
     done.map_err(|error| match refusal_of(&error) {
