@@ -238,11 +238,6 @@ impl VolumeShelf {
         watched.get(&id).and_then(|one| one.sight.clone())
     }
 
-    /// The same where it was looked at; else a look.
-    pub fn known(&self, id: VolumeId) -> VolumeSight {
-        self.sight(id).unwrap_or_else(|| self.look(id))
-    }
-
     /// Looks at a volume, on a thread of its own, and waits five seconds at most. A look that takes longer says so when it
     /// comes back, which is how a volume that hung is ready again.
     pub fn look(&self, id: VolumeId) -> VolumeSight {

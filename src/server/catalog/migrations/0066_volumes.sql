@@ -2,8 +2,8 @@
 create table volume (
     id blob primary key,
     name text not null unique,
-    -- The directory that it is mounted on.
-    path text not null unique,
+    -- The directory that it is mounted on. Two that are mounted there in turns have the same one.
+    path text not null,
     -- Domains and projects whose users make folders there, as JSON; with none of both: all users.
     access text not null,
     created_at integer not null,
