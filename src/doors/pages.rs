@@ -97,8 +97,8 @@ pub mod user;
 pub mod user_forms;
 pub mod user_roles;
 pub mod users;
-pub mod waiting_request;
 pub mod volumes;
+pub mod waiting_request;
 pub mod webhooks;
 pub mod wizard;
 
