@@ -532,6 +532,7 @@ impl Reconciler {
             subpath: mount.subpath.clone(),
             at: mount.at.clone(),
             read_only: mount.read_only,
+            on_volume: false,
         })
     }
 
@@ -571,6 +572,7 @@ impl Reconciler {
             subpath: mount.subpath.clone(),
             at: mount.at.clone(),
             read_only: mount.read_only,
+            on_volume: true,
         })
     }
 

@@ -920,6 +920,34 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_whose_volume_is_gone_is_refused_and_makes_nothing_elsewhere() {
+        let (data, store) = opened();
+        let volume = VolumeId(Uuid::from_u128(9));
+        let below = data.path().join("mnt");
+        fs::create_dir(&below).expect("made");
+        store.volumes().keep(volume, &below).expect("kept");
+        let error = store.create_on(volume, ID).expect_err("not mounted");
+        let told = crate::volumes::refusal_of(&error).map(|refusal| refusal.code);
+        assert_eq!(told.as_deref(), Some("volume.absent"));
+        let place = directory(&data.path().join(FOLDERS), ID);
+        fs::create_dir_all(place.parent().expect("a shard")).expect("made");
+        let inside = format!("../.volumes/{volume}/folders/ab/{ID}");
+        symlink(inside, &place).expect("a link");
+        assert_eq!(store.volume_of(ID), Some(volume));
+        assert_eq!(volume_of(data.path(), ID), Some(volume));
+        assert_eq!(scope_of(data.path(), ID), None);
+        assert!(!store.has(ID) && !store.is_near(ID));
+        let path = FolderPath::parse("a").expect("a path");
+        let refused = store.make_directory(ID, &path).expect_err("not mounted");
+        assert_eq!(refused.code(), Some("volume.absent"));
+        store.throw(ID).expect_err("not mounted");
+        assert_eq!(store.volume_of(ID), Some(volume), "its link stays");
+        assert_eq!(fs::read_dir(&below).expect("there").count(), 0);
+        let all = store.all().expect("a list");
+        assert_eq!(all.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [ID]);
+    }
+
+    #[test]
     fn a_plain_folder_stays_where_it_is_once_there_are_limits() {
         const OWNER: UserId = UserId(Uuid::from_u128(7));
         let (data, store) = opened();
