@@ -18,7 +18,7 @@ pub struct VolumeView {
     pub id: VolumeId,
     /// No other volume has it; `default` is the box's own disk, which is not listed.
     pub name: String,
-    /// The directory that it is mounted on; null for those who may not change volumes.
+    /// The directory that it is mounted on; null for those who do not see the whole site.
     pub path: Option<String>,
     /// `absent`: nothing is mounted there, or another file system; `hung`: it does not answer.
     #[schema(value_type = VolumeStateShape)]

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use base::link::NodeEnd;
@@ -48,6 +48,9 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 /// For how long a volume that did not answer is not asked again. Longer: one that is back is refused for longer. Shorter: it
 /// keeps others waiting more often.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// How long a folder on a volume may take to be opened. Longer: others wait with it. Shorter: a slow server counts as gone.
+const OPENING: Duration = Duration::from_secs(5);
 
 /// While something runs, its use is measured and told this often. Shorter: an idle class of thirty
 /// costs a core's hundredth. Longer: a curve on a page shows no spike.
@@ -536,7 +539,7 @@ impl Reconciler {
         })
     }
 
-    /// The same of one on a volume. Costs five seconds at most where the volume does not answer, and nothing where it did not
+    /// The same of one on a volume. Costs ten seconds at most where the volume does not answer, and nothing where it did not
     /// half a minute ago.
     fn mount_on_volume(
         &self,
@@ -554,12 +557,22 @@ impl Reconciler {
         if self.volumes.look(volume).state.refuse_reading().is_err() {
             return Err(gone());
         }
-        let found = directory_on_volume(&self.volumes, volume, mount.folder);
-        let opened = found.and_then(|from| {
-            let from = from.canonicalize()?;
-            open_mounted(&from, &mount.subpath)?;
-            Ok(from)
-        });
+        let (tell, told) = mpsc::channel();
+        let (shelf, folder, subpath) = (self.volumes.clone(), mount.folder, mount.subpath.clone());
+        // It may hang since it was looked at a moment ago: the machine goes on without this thread then.
+        let begun = std::thread::Builder::new()
+            .name("volume-open".to_owned())
+            .spawn(move || {
+                let found = directory_on_volume(&shelf, volume, folder);
+                let opened = found.and_then(|from| {
+                    let from = from.canonicalize()?;
+                    open_mounted(&from, &subpath)?;
+                    Ok(from)
+                });
+                let _ = tell.send(opened);
+            });
+        begun.map_err(|_| gone())?;
+        let opened = told.recv_timeout(OPENING).map_err(|_| gone())?;
         let from = opened.map_err(|error| {
             tracing::warn!(folder = %mount.folder, %error, "a folder on a volume cannot be opened");
             match refusal_of(&error) {

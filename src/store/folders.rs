@@ -211,16 +211,28 @@ impl FolderStore {
         let inside = directory(Path::new(FOLDERS), id);
         let own = open.path().join(&inside);
         let above = own.parent().unwrap_or(&own);
-        make(&open.path().join(FOLDERS))?;
-        make(above)?;
-        // Nothing of a foreign tree is taken for ours.
-        open.directory(inside.parent().unwrap_or(&inside))?;
-        make(&own)?;
         let data = own.join(DATA);
-        make(&data)?;
-        make(&own.join(REMOVED))?;
+        // Nothing of a foreign tree is taken for ours: no step leads through a link or to another file system.
+        for step in [
+            PathBuf::from(FOLDERS),
+            inside.parent().unwrap_or(&inside).to_owned(),
+            inside.clone(),
+            inside.join(DATA),
+            inside.join(REMOVED),
+        ] {
+            make(&open.path().join(&step))?;
+            open.directory(&step)?;
+        }
         open_to_all(&data)?;
-        for changed in [data.as_path(), own.as_path(), above] {
+        let top = open.path();
+        let all = top.join(FOLDERS);
+        for changed in [
+            data.as_path(),
+            own.as_path(),
+            above,
+            all.as_path(),
+            top.as_path(),
+        ] {
             File::open(changed)?.sync_all()?;
         }
         // By the link it is found from then on; before, it is an empty directory that a later folder of this id takes.

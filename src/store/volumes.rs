@@ -86,6 +86,17 @@ fn carried(refusal: Refusal) -> io::Error {
     io::Error::other(VolumeFault(refusal))
 }
 
+/// What an administrator can mend: a marker that is none, and a file system that the server may not write.
+fn refused(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+            carried(refusals::volume_not_empty())
+        }
+        io::ErrorKind::PermissionDenied => carried(refusals::volume_read_only()),
+        _ => error,
+    }
+}
+
 /// The root of a volume, open, and compared with its marker. What is reached through it lies on that file system, also where
 /// it is taken off its directory meanwhile.
 #[derive(Debug)]
@@ -144,6 +155,16 @@ impl VolumeShelf {
         Self::below(&data.join(FOLDERS))
     }
 
+    /// Whether a directory is one of folders of the data directory, or holds the data directory.
+    pub fn is_own(&self, path: &Path) -> bool {
+        let folders = self.place.parent().unwrap_or(&self.place);
+        let is_related = |folders: &Path| folders.starts_with(path) || path.starts_with(folders);
+        is_related(folders)
+            || folders
+                .canonicalize()
+                .is_ok_and(|folders| is_related(&folders))
+    }
+
     /// Makes a file system a volume: one that is mounted on this very directory, and empty, or a volume already, whose id it
     /// keeps. Writes the marker where there is none. Costs one look without a time limit: callers bring a thread.
     ///
@@ -153,7 +174,7 @@ impl VolumeShelf {
         if !is_mount_root(root.as_fd())? {
             return Err(carried(refusals::volume_not_mounted()));
         }
-        mark(root.as_fd(), id)
+        mark(root.as_fd(), id).map_err(refused)
     }
 
     /// The volume whose file system is mounted on this very directory; None for one that is none. Costs as `adopt`.
@@ -162,7 +183,7 @@ impl VolumeShelf {
     pub fn marked(path: &Path) -> io::Result<Option<VolumeId>> {
         let root = open_root(path).map_err(|_| carried(refusals::volume_not_mounted()))?;
         match is_mount_root(root.as_fd())? {
-            true => marker(root.as_fd()),
+            true => marker(root.as_fd()).map_err(refused),
             false => Err(carried(refusals::volume_not_mounted())),
         }
     }
@@ -193,10 +214,11 @@ impl VolumeShelf {
     pub fn forget(&self, id: VolumeId) -> io::Result<()> {
         self.watched().remove(&id);
         match fs::remove_file(self.place.join(id.to_string())) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+            // A restored catalog may know one that was never kept here.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => File::open(&self.place)?.sync_all(),
         }
-        File::open(&self.place)?.sync_all()
     }
 
     /// The volumes that are kept here, in no order.

@@ -26,7 +26,7 @@ use store::folders::{FolderLimit, FolderStore, is_full};
 use store::volumes::{VolumeShelf, refusal_of};
 
 use super::storage::folder_limit;
-use super::volumes::{chosen, on_volume};
+use super::volumes::{chosen, on_volume, still_admits};
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::Caller;
 use crate::appliance::lazy_stores::folder_failure;
@@ -144,6 +144,9 @@ pub async fn create(
         .catalog()
         .write(Lane::Requests, "make a folder", move |rows| {
             once(rows, key.as_ref(), || {
+                if let Some(volume) = folder.volume {
+                    still_admits(rows, &caller.subject, volume)?;
+                }
                 insert(rows, &caller, &folder)?;
                 again(rows, &caller, folder.id, rows.now)
             })

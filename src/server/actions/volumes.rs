@@ -18,7 +18,7 @@ use rules::volume::{
     volume_name, volume_path,
 };
 use store::volumes::{VolumeShelf, VolumeSight, refusal_of};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use uuid::Uuid;
 
 use super::tenancy::{find_domain, find_project};
@@ -85,6 +85,8 @@ pub async fn create(
     let key = own_key(caller, key)?;
     let name = volume_name(asked.name.trim())?;
     let path = volume_path(&asked.path)?;
+    let shelf = server.folders()?.volumes().clone();
+    refuse_own(&shelf, &path)?;
     // What is refused writes no marker.
     server.catalog().read_now("look for a volume", |view| {
         if key.is_none() {
@@ -93,7 +95,6 @@ pub async fn create(
         }
         access(view, &caller.subject, &asked.domains, &asked.projects).map(drop)
     })?;
-    let shelf = server.folders()?.volumes().clone();
     let drafted = VolumeId::make(server.clock().now(), base::observe::random());
     let id = looked_at(server, &path, move |path| VolumeShelf::adopt(path, drafted)).await?;
     let (caller, kept) = (caller.clone(), shelf.clone());
@@ -153,13 +154,16 @@ pub async fn change(
         .catalog()
         .read_now("look for a volume", |view| find(view, which))?;
     let id = known.volume.id;
+    let shelf = server.folders()?.volumes().clone();
+    if let Some(path) = &path {
+        refuse_own(&shelf, path)?;
+    }
     if let Some(path) = &path
         && *path != known.volume.path
         && looked_at(server, path, VolumeShelf::marked).await? != Some(id)
     {
         return Err(refusals::volume_other_marker().at("/path").into());
     }
-    let shelf = server.folders()?.volumes().clone();
     let caller = caller.clone();
     server
         .catalog()
@@ -255,6 +259,21 @@ pub(super) fn chosen(
     Ok(Some(found.volume.id))
 }
 
+/// Whether a subject may make a folder on a volume still, asked as its row is written.
+///
+/// Errors: `volume.not-found`, at its field.
+pub(super) fn still_admits(
+    view: &ReadTransaction<'_>,
+    subject: &Subject,
+    volume: VolumeId,
+) -> Result<(), Failure> {
+    let found = view.volume(volume)?;
+    match found.is_some_and(|found| found.volume.access.admits(subject)) {
+        true => Ok(()),
+        false => Err(refusals::volume_not_found().at("/volume").into()),
+    }
+}
+
 /// Works on a volume, on a thread of its own. Where the volume hangs meanwhile, who asked goes on, and the thread stays with
 /// the volume.
 ///
@@ -277,6 +296,33 @@ pub(crate) async fn on_volume<T: Send + 'static>(
                 }
             }
         }
+    }
+}
+
+/// Waits for a place of work on a volume, and no longer than until the volume hangs.
+///
+/// Errors: `volume.hung`.
+pub(super) async fn place_on(
+    server: &Server,
+    shelf: &VolumeShelf,
+    volume: VolumeId,
+) -> Result<OwnedSemaphorePermit, Failure> {
+    loop {
+        refuse_silent(shelf, volume)?;
+        let waits = server.folder_turns().wait_for(Some(volume));
+        if let Ok(place) = tokio::time::timeout(TICK, waits).await {
+            return place.ok_or_else(|| refusals::volume_busy().into());
+        }
+    }
+}
+
+/// Does what no caller waits for on a thread of its own, which may wait for a volume.
+pub(super) fn apart(work: impl FnOnce() + Send + 'static) {
+    let begun = std::thread::Builder::new()
+        .name("volume".to_owned())
+        .spawn(work);
+    if let Err(error) = begun {
+        tracing::warn!(%error, "no thread works on a volume");
     }
 }
 
@@ -335,6 +381,14 @@ fn refuse_taken(
     let other = view.volume_named(name)?;
     match other.is_some_and(|other| Some(other.volume.id) != own) {
         true => Err(refusals::volume_name_taken(name).at("/name").into()),
+        false => Ok(()),
+    }
+}
+
+/// Refuses the places of the server's own files: neither they nor what holds them is a volume.
+fn refuse_own(shelf: &VolumeShelf, path: &str) -> Result<(), Refusal> {
+    match shelf.is_own(Path::new(path)) {
+        true => Err(refusals::volume_path_invalid().at("/path")),
         false => Ok(()),
     }
 }

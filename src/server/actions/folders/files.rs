@@ -30,7 +30,7 @@ use tokio::task::JoinHandle;
 use super::turns::FolderTurn;
 use super::{FolderTurns, find, note, permitted};
 use crate::access::{self, Caller, Lease};
-use crate::actions::volumes::{on_volume, refuse_silent};
+use crate::actions::volumes::{apart, on_volume, refuse_silent};
 use crate::actions::{cursor, somewhere};
 use crate::appliance::lazy_stores::folder_error;
 use crate::catalog::{Lane, origin};
@@ -570,6 +570,18 @@ fn each<T>(all: &[T], act: impl Fn(&T) -> Result<(), FolderError>) -> Partly {
 /// Gives the room of what was removed for good back, which no caller waits for. What is not removed now is by the next look.
 fn give_back(server: &Server, id: FolderId) -> Result<(), Failure> {
     let (store, turns) = (server.folders()?, Arc::clone(server.folder_turns()));
+    if let Some(volume) = store.volume_of(id) {
+        // Others' room waits for no volume.
+        if let Ok(permit) = turns.enter_volume(volume) {
+            apart(move || {
+                let _permit = permit;
+                if let Err(error) = store.empty_removed(id) {
+                    tracing::warn!(folder = %id, %error, "removed files stay on a volume");
+                }
+            });
+        }
+        return Ok(());
+    }
     if !turns.note_emptying(id) {
         return Ok(());
     }

@@ -102,7 +102,7 @@ impl FolderTurns {
     }
 
     /// As `wait`, for a piece of a file on a volume: it waits for other work there, and for none elsewhere.
-    pub(super) async fn wait_for(&self, volume: Option<VolumeId>) -> Option<OwnedSemaphorePermit> {
+    pub(crate) async fn wait_for(&self, volume: Option<VolumeId>) -> Option<OwnedSemaphorePermit> {
         match volume {
             Some(volume) => self.places(volume).acquire_owned().await.ok(),
             None => self.wait().await,

@@ -18,7 +18,7 @@ use store::folders::staging::{DeclaredFile, PieceChecksum, StagedFile, StagingWr
 
 use super::files::{change_files, folder_for, on_files};
 use crate::access::Caller;
-use crate::actions::volumes::{on_volume, refuse_silent};
+use crate::actions::volumes::{apart, on_volume, place_on};
 use crate::appliance::lazy_stores::folder_error;
 use crate::{Failure, Server, ServerFault};
 
@@ -239,8 +239,7 @@ impl FolderPiece {
         };
         if let Some(volume) = self.volume {
             let shelf = self.server.folders()?.volumes().clone();
-            refuse_silent(&shelf, volume)?;
-            let permit = self.server.folder_turns().enter_volume(volume)?;
+            let permit = place_on(&self.server, &shelf, volume).await?;
             let written = on_volume(&shelf, volume, move || {
                 let _permit = permit;
                 let written = writer.write(&bytes);
@@ -282,6 +281,15 @@ impl FolderPiece {
         });
         let (id, (staged, _)) = done.await?;
         Ok(view(id, staged))
+    }
+}
+
+impl Drop for FolderPiece {
+    fn drop(&mut self) {
+        if let (Some(_), Some(writer)) = (self.volume, self.writer.take()) {
+            // What is taken back as it ends, and its close, may wait for the volume.
+            apart(move || drop(writer));
+        }
     }
 }
 
