@@ -2703,10 +2703,10 @@ pub enum VolumeCommand {
         /// Directory that the same file system is mounted on now
         #[arg(long, value_name = "DIRECTORY")]
         path: Option<String>,
-        /// For the users of these domains alone
+        /// For the users of these domains, in place of the domains before
         #[arg(long, value_name = "DOMAIN")]
         domain: Vec<String>,
-        /// For the members of these projects alone
+        /// For the members of these projects, in place of the projects before
         #[arg(long, value_name = "PROJECT")]
         project: Vec<String>,
         /// For all users

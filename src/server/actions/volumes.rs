@@ -445,10 +445,13 @@ fn show(
     let mut projects = Vec::new();
     if is_whole {
         for id in &volume.access.domains {
-            domains.extend(view.domain(*id)?.map(|domain| domain.name.to_string()));
+            let domain = view.domain(*id)?;
+            // One that is gone keeps its id in sight: the volume is not open to all for that.
+            domains.push(domain.map_or_else(|| id.0.to_string(), |domain| domain.name.to_string()));
         }
         for id in &volume.access.projects {
             let Some(project) = view.project(*id)? else {
+                projects.push(id.0.to_string());
                 continue;
             };
             let domain = view.domain(project.domain)?;

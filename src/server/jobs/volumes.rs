@@ -8,7 +8,6 @@ use rules::names::VolumeId;
 use rules::volume::VolumeState;
 
 use crate::actions::volumes::note_state;
-use crate::appliance::lazy_stores::folder_failure;
 use crate::catalog::Lane;
 use crate::{Failure, Server, ServerFault};
 
@@ -45,9 +44,9 @@ pub(crate) async fn look(
     for one in known {
         let (id, path) = (one.volume.id, one.volume.path);
         // A restored catalog may know one that the disk does not, or elsewhere.
-        shelf
-            .keep(id, std::path::Path::new(&path))
-            .map_err(folder_failure)?;
+        if let Err(error) = shelf.keep(id, std::path::Path::new(&path)) {
+            tracing::warn!(volume = %id, %error, "the link to a volume cannot be kept");
+        }
         let shelf = shelf.clone();
         looks.push(tokio::task::spawn_blocking(move || (id, shelf.look(id))));
     }
