@@ -407,8 +407,11 @@ fn mark(root: BorrowedFd<'_>, id: VolumeId) -> io::Result<VolumeId> {
         Err(Errno::ROFS) => return Err(carried(refusals::volume_read_only())),
         made => File::from(made?),
     };
-    file.write_all(&text)?;
-    file.sync_all()?;
+    if let Err(error) = file.write_all(&text).and_then(|()| file.sync_all()) {
+        // Half a marker would keep the file system from ever being a volume.
+        let _ = rustix::fs::unlinkat(root, MARKER, AtFlags::empty());
+        return Err(error);
+    }
     rustix::fs::fsync(root)?;
     Ok(id)
 }
@@ -452,6 +455,20 @@ mod tests {
         assert_eq!(shelf.all().expect("a list"), [ID]);
         shelf.forget(ID).expect("forgotten");
         assert!(shelf.all().expect("a list").is_empty());
+    }
+
+    #[test]
+    fn the_own_directories_of_a_server_are_no_volume() {
+        let place = tempfile::tempdir().expect("a directory");
+        let data = place.path().join("data");
+        let shelf = VolumeShelf::of(&data);
+        let below = data.join("folders/ab/x/data");
+        for own in [place.path(), data.as_path(), below.as_path()] {
+            assert!(shelf.is_own(own), "{}", own.display());
+        }
+        for other in [place.path().join("mnt"), data.join("mnt")] {
+            assert!(!shelf.is_own(&other), "{}", other.display());
+        }
     }
 
     #[test]
