@@ -46,4 +46,5 @@ pub mod tenancy;
 pub mod usage;
 pub mod users;
 mod values;
+pub mod volumes;
 pub mod webhooks;

@@ -12,7 +12,7 @@ use crate::{
     environments, events, fair_share, folders, gpus, history, idle_rules, images, invitations,
     mail, nodes, notices, operations, policies, presets, problem, queue_rehearsal, reservations,
     resource_groups, rosters, second_factor, sessions, settings, ssh, start_up, statements,
-    storage, tenancy, usage, users, webhooks,
+    storage, tenancy, usage, users, volumes, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -124,6 +124,8 @@ fn named() -> Schemas {
     collect::<idle_rules::IdleRulePatchBody>(&mut all);
     collect::<idle_rules::IdleDryRunView>(&mut all);
     collect::<idle_rules::SessionIdleView>(&mut all);
+    collect::<volumes::NewVolumeBody>(&mut all);
+    collect::<volumes::VolumePatchBody>(&mut all);
     collect::<announcements::NewAnnouncementBody>(&mut all);
     collect::<announcements::AnnouncementPatchBody>(&mut all);
     collect::<branding::BrandingView>(&mut all);
@@ -214,6 +216,7 @@ fn pages(all: &mut Schemas) {
     page::<courses::AttendanceView>(all);
     page::<resource_groups::ResourceGroupView>(all);
     page::<reservations::ReservationView>(all);
+    page::<volumes::VolumeView>(all);
     page::<announcements::AnnouncementView>(all);
     page::<idle_rules::IdleRuleView>(all);
     page::<audit::AuditCheckpointView>(all);

@@ -52,6 +52,7 @@ mod tenancy;
 mod uploads;
 mod usage;
 mod users;
+mod volumes;
 mod webhooks;
 
 use std::sync::Arc;
@@ -383,6 +384,13 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route(
             "/resource-groups/{id}/windows",
             put(resource_groups::set_windows),
+        )
+        .route("/volumes", get(volumes::list).post(volumes::create))
+        .route(
+            "/volumes/{id}",
+            get(volumes::get)
+                .patch(volumes::change)
+                .delete(volumes::remove),
         )
         .route(
             "/announcements",

@@ -56,6 +56,7 @@ mod terminal;
 mod usage;
 mod users;
 mod values;
+mod volumes;
 mod webhooks;
 
 use std::io::{IsTerminal, Write};
@@ -237,6 +238,7 @@ async fn execute(
         Command::Preset(request) => presets::preset(&client, view, request).await,
         Command::Group(request) => resource_groups::group(&client, view, request).await,
         Command::Reservation(request) => reservations::reservation(&client, view, request).await,
+        Command::Volume(request) => volumes::volume(&client, view, request).await,
         Command::Announcement(request) => announcements::announcement(&client, view, request).await,
         Command::IdleRule(request) => idle_rules::idle_rule(&client, view, request).await,
         Command::FairShare(request) => fair_share::fair_share(&client, view, request).await,

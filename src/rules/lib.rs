@@ -73,6 +73,7 @@ pub mod trace;
 pub mod translations;
 pub mod units;
 pub mod users;
+pub mod volume;
 pub mod webhook;
 pub mod workload;
 pub mod world;

@@ -84,6 +84,7 @@ pub(crate) mod tenancy;
 pub(crate) mod tests;
 pub(crate) mod users;
 mod value;
+pub(crate) mod volumes;
 pub(crate) mod webhooks;
 pub(crate) mod writer;
 

@@ -20,3 +20,4 @@ mod networks;
 mod start_up;
 mod supervision;
 mod unified;
+mod volumes;

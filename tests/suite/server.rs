@@ -42,3 +42,4 @@ pub(crate) mod the_box;
 mod three_doors;
 mod twin_worlds;
 mod upkeep;
+mod volumes;

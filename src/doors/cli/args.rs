@@ -275,6 +275,9 @@ pub enum Command {
     /// Folders: directories that outlive sessions, and that sessions mount
     #[command(subcommand, visible_alias = "folders")]
     Folder(FolderCommand),
+    /// Volumes: mounted file systems that folders lie on
+    #[command(subcommand, visible_alias = "volumes")]
+    Volume(VolumeCommand),
     /// Presets: amounts with a name, which launches may ask for
     #[command(subcommand, visible_alias = "presets")]
     Preset(PresetCommand),
@@ -2442,10 +2445,14 @@ pub enum FolderCommand {
     /// Make a folder of your own
     #[command(after_help = "Example:\n  \
         fardel folder create data\n  \
+        fardel folder create data --volume big\n  \
         fardel run -it --mount data:/data --mount home host")]
     Create {
         #[arg(value_name = "NAME")]
         name: String,
+        /// Where it is to lie [default: the box's own disk]
+        #[arg(long, value_name = "VOLUME")]
+        volume: Option<String>,
     },
     /// Give a folder another name; sessions that mount it go on
     Rename {
@@ -2736,6 +2743,62 @@ pub struct ReservationFlags {
         help_heading = "Resources"
     )]
     pub mem: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum VolumeCommand {
+    /// List volumes, with their state, what is used and what is free
+    Ls,
+    /// Show one
+    Get {
+        #[arg(value_name = "VOLUME")]
+        volume: String,
+    },
+    /// Make a mounted file system a volume; it is empty, or was one before
+    #[command(after_help = "Example:\n  \
+        mount -t nfs filer:/export/big /mnt/big\n  \
+        fardel volume add big /mnt/big --domain biology\n  \
+        fardel folder create data --volume big")]
+    Add {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Directory that it is mounted on
+        #[arg(value_name = "DIRECTORY")]
+        path: String,
+        /// For the users of this domain; for all users when no domain and no project is named
+        #[arg(long, value_name = "DOMAIN")]
+        domain: Vec<String>,
+        /// For the members of this project, PROJECT or DOMAIN/PROJECT
+        #[arg(long, value_name = "PROJECT")]
+        project: Vec<String>,
+    },
+    /// Change a volume; what is left out stays
+    #[command(after_help = "Example:\n  \
+        fardel volume set big --path /mnt/bigger\n  \
+        fardel volume set big --everyone")]
+    Set {
+        #[arg(value_name = "VOLUME")]
+        volume: String,
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// Directory that the same file system is mounted on now
+        #[arg(long, value_name = "DIRECTORY")]
+        path: Option<String>,
+        /// For the users of these domains, in place of the domains before
+        #[arg(long, value_name = "DOMAIN")]
+        domain: Vec<String>,
+        /// For the members of these projects, in place of the projects before
+        #[arg(long, value_name = "PROJECT")]
+        project: Vec<String>,
+        /// For all users
+        #[arg(long, conflicts_with_all = ["domain", "project"])]
+        everyone: bool,
+    },
+    /// Forget volumes that no folder lies on; their files stay
+    Rm {
+        #[arg(value_name = "VOLUME", required = true)]
+        volumes: Vec<String>,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -39,6 +39,7 @@ use api::storage::StorageView;
 use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
 use api::usage::UsageItem;
 use api::users::{AccessKeyView, DepartureView, SignInView, TokenView};
+use api::volumes::VolumeView;
 use api::webhooks::WebhookView;
 use rules::folder_path::FolderEntryKind;
 use rules::grants::GrantRole;
@@ -566,6 +567,7 @@ pub(super) const FOLDERS: &[Column<FolderView>] = &[
     column("COUNTED", 2, |r, _| maybe(r.counted_at.as_ref())),
     column("USED", 2, |r, _| maybe(r.used_at.as_ref())),
     column("PURGED", 1, |r, _| maybe(r.purge_at.as_ref())),
+    column("VOLUME", 3, |r, _| maybe(r.volume.as_ref())),
     column("KIND", 3, |r, _| r.kind.word().to_owned()),
     column("CREATED", 3, |r, _| r.created_at.to_string()),
     column("ID", 2, |r, _| r.id.to_string()),
@@ -773,6 +775,21 @@ pub(super) const RESERVATIONS: &[Column<ReservationView>] = &[
     column("BY", 3, |r, _| maybe(r.asked_by.as_ref())),
     column("REASON", 3, |r, _| maybe(r.reason.as_ref())),
     column("BEFORE", 9, |r, _| r.before.word().to_owned()),
+    column("ID", 3, |r, _| r.id.to_string()),
+];
+
+pub(super) const VOLUMES: &[Column<VolumeView>] = &[
+    column("NAME", 0, |r, _| r.name.clone()),
+    column("STATE", 0, |r, _| r.state.word().to_owned()),
+    column("USED", 0, |r, _| bytes(r.used.map(Bytes))),
+    column("FREE", 0, |r, _| bytes(r.free.map(Bytes))),
+    column("TOTAL", 2, |r, _| bytes(r.total.map(Bytes))),
+    column("FOLDERS", 1, |r, _| r.folders.to_string()),
+    column("LIMITS", 2, |r, _| r.enforcement.word().to_owned()),
+    column("DIRECTORY", 1, |r, _| maybe(r.path.as_ref())),
+    column("DOMAINS", 2, |r, _| dash(&r.domains.join(","))),
+    column("PROJECTS", 2, |r, _| dash(&r.projects.join(","))),
+    column("SEEN", 3, |r, _| r.seen_at.to_string()),
     column("ID", 3, |r, _| r.id.to_string()),
 ];
 

@@ -533,6 +533,7 @@ pub(super) fn object(
         "system" if event.code == "branding.changed" => {
             (id.clone(), Some("/system/branding".to_owned()))
         }
+        "system" if event.code.starts_with("volume.") => (id.clone(), Some("/storage".to_owned())),
         "system" if event.code.starts_with("webhook.") => {
             (id.clone(), Some("/system/webhooks".to_owned()))
         }
@@ -671,6 +672,10 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "mail.tested" => t.events_mail_tested(),
         "mail.retried" => t.events_mail_retried(),
         "branding.changed" => t.events_branding_changed(),
+        "volume.added" => t.events_volume_added(),
+        "volume.changed" => t.events_volume_changed(),
+        "volume.removed" => t.events_volume_removed(),
+        "volume.state" => t.events_volume_state(),
         "webhook.added" => t.events_webhook_added(),
         "webhook.changed" => t.events_webhook_changed(),
         "webhook.removed" => t.events_webhook_removed(),

@@ -144,6 +144,12 @@ fn places(t: Text) -> Vec<Place> {
             "idle rules reclaim unused sessions",
         ),
         system(
+            "/storage",
+            "hard-drive",
+            t.volumes_title(),
+            "storage volumes disks nfs mount",
+        ),
+        system(
             "/announcements",
             "megaphone",
             t.announcements_title(),

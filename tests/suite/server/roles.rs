@@ -116,6 +116,8 @@ fn body(route: &DocumentedRoute) -> String {
         Some("ResourceGroupWindows") => json!({"windows": []}).to_string(),
         Some("NewAppShare") => json!({}).to_string(),
         Some("NewFolderShare") => json!({"user": "jae"}).to_string(),
+        Some("NewVolume") => json!({"name": "big", "path": "/mnt/no-such-volume"}).to_string(),
+        Some("VolumePatch") => json!({"name": "bigger"}).to_string(),
         Some("NewFolder") => json!({"name": "new"}).to_string(),
         Some("FolderPatch") => json!({"name": "newer"}).to_string(),
         Some("NewFolderDirectory") => json!({"path": "new"}).to_string(),

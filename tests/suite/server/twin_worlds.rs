@@ -69,6 +69,7 @@ const PAGES: [&str; 62] = [
     "/courses?q=WORD",
     "/courses/COURSE",
     "/folders",
+    "/storage",
     "/folders/FOLDER/files",
     "/folders/FOLDER/removed",
     "/folders/FOLDER/sharing",

@@ -68,6 +68,7 @@ use super::super::tls::{self, TlsPage};
 use super::super::trust::{self, TrustPage};
 use super::super::user;
 use super::super::user_roles;
+use super::super::volumes::{NewVolumeForm, VolumeLine, VolumesPage};
 use super::super::webhooks::{NewWebhookForm, WebhookLine, WebhooksPage};
 use super::super::wizard::{self, WizardPage, WizardView};
 use crate::doors::launch_texts::LaunchTexts;
@@ -329,6 +330,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             id: "0199f0a3-6c1e-7d40".into(),
             name: name.into(),
             note: String::new(),
+            volume: "big".into(),
             size: "1.2 GiB".into(),
             entries: "1024".into(),
             counted: t.common_ago("3 min"),
@@ -374,6 +376,8 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                 note: t.folders_space_near(),
             },
             name: String::new(),
+            volumes: (!is_empty).then(|| "big".to_owned()).into_iter().collect(),
+            volume: String::new(),
         };
         all.push((name, page.render()));
     }
@@ -534,6 +538,40 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             has_logo: is_own,
             is_own,
             longest: (40, 200, 500),
+        };
+        all.push((name, page.render()));
+    }
+    for (name, is_empty) in [("volumes", false), ("volumes-none", true)] {
+        let line = |name: &str, state, tone, note, goes| VolumeLine {
+            here: format!("/storage/{name}"),
+            name: name.into(),
+            path: format!("/mnt/{name}"),
+            state,
+            tone,
+            note,
+            room: t.volumes_room("41 GiB", "9 GiB"),
+            percent: 82,
+            access: t.volumes_everyone().into(),
+            folders: t.volumes_folders(3_u64),
+            goes,
+        };
+        let page = VolumesPage {
+            t,
+            f: layout(t, Nav::Storage, false),
+            rows: match is_empty {
+                true => Vec::new(),
+                false => vec![
+                    line("big", t.volumes_ready(), " ok", "", true),
+                    line(
+                        "nfs",
+                        t.volumes_hung(),
+                        " bad",
+                        t.volumes_hung_note(),
+                        false,
+                    ),
+                ],
+            },
+            form: Some(NewVolumeForm::default()),
         };
         all.push((name, page.render()));
     }
