@@ -436,7 +436,7 @@ fn page(
                     LimitField {
                         key: TARGETS,
                         label: t.policies_targets(),
-                        value: policy.egress.targets.join(" "),
+                        value: policy.egress.targets.join("\n"),
                         example: "warehouse.plant:3306 db=10.1.2.3:5432",
                     },
                 ],
