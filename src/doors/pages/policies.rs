@@ -309,7 +309,12 @@ fn cell(visit: &RequestContext, key: &str, policy: &PolicyView) -> TableCell {
                 let value = amount(visit, key, limits.get(key)?);
                 Some(format!("{}: {value}", key_name(t, key)))
             });
-            told(said.collect(), t.policies_no_limits())
+            let mut said: Vec<String> = said.collect();
+            let networks = &policy.egress.networks;
+            if !networks.is_empty() {
+                said.push(format!("{}: {}", t.policies_networks(), networks.join(" ")));
+            }
+            told(said, t.policies_no_limits())
         }
         "uses" => {
             let places: Vec<String> = policy
