@@ -112,10 +112,12 @@ test("a policy gives sessions a network, and a session's page shows what it reac
   await page.click("button:has-text('Save')");
   await page.locator("#targets[aria-invalid=true]").waitFor();
   assert.equal(await page.inputValue("#networks"), "list none");
-  await page.fill("#targets", `db=127.0.0.1:${port}`);
+  // One a line, which browsers send with a carriage return.
+  const targets = `db=127.0.0.1:${port}\nspare=127.0.0.1:9`;
+  await page.fill("#targets", targets);
   await page.click("button:has-text('Save')");
   await page.locator("[role=status]", { hasText: "plant was changed" }).first().waitFor();
-  assert.equal(await page.inputValue("#targets"), `db=127.0.0.1:${port}`);
+  assert.equal(await page.inputValue("#targets"), targets);
   // The command line below acts as the machine's own root, who is a member of the project as the administrator is.
   await page.selectOption("#level", "project");
   await page.fill("#subject", "default");

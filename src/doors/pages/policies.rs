@@ -553,7 +553,7 @@ async fn change(
     };
     let field = |key: LimitKey| named(key.word());
     let words = |key: &str| -> Vec<String> {
-        let words = named(key).split([' ', ',', '\t', '\n']);
+        let words = named(key).split([' ', ',', '\t', '\r', '\n']);
         let words = words.filter(|word| !word.is_empty());
         words.map(str::to_owned).collect()
     };
