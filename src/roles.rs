@@ -5,6 +5,7 @@ mod backup;
 pub mod client;
 mod diagnostics;
 pub mod doctor;
+pub mod environments;
 pub mod hold;
 pub mod rehearsal;
 pub mod relay;

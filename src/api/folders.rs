@@ -29,6 +29,8 @@ pub struct FolderView {
     pub kind: FolderKind,
     #[schema(value_type = FolderStateShape)]
     pub state: FolderState,
+    /// The volume that it lies on; null: the box's own disk.
+    pub volume: Option<String>,
     /// What the caller may do: `ro` reads its files, `rw` changes them, too, `rwd` renames, trashes and shares the folder, too,
     /// as its owner may. Null: nothing with its files.
     #[schema(value_type = Option<FolderRightShape>)]
@@ -55,7 +57,13 @@ pub struct FolderView {
 }
 
 impl FolderView {
-    pub fn new(folder: Folder, owner: Owner, right: Option<FolderRight>) -> Self {
+    /// `volume`: the name of the volume that it lies on.
+    pub fn new(
+        folder: Folder,
+        owner: Owner,
+        volume: Option<String>,
+        right: Option<FolderRight>,
+    ) -> Self {
         let purge_at = folder.purge_at();
         Self {
             id: folder.id,
@@ -63,6 +71,7 @@ impl FolderView {
             owner,
             kind: folder.kind,
             state: folder.state,
+            volume,
             right,
             created_at: folder.created_at,
             used_at: folder.used_at,
@@ -83,6 +92,9 @@ impl FolderView {
 pub struct NewFolderBody {
     /// No `/`, no `:`, nothing hidden, no dot at its begin and no blank at its ends; not `home`.
     pub name: String,
+    /// Name or id of the volume that it is to lie on; `default`, and where it is left out: the box's own disk.
+    #[serde(default)]
+    pub volume: Option<String>,
 }
 
 /// A merge patch: what is left out stays.

@@ -9,10 +9,10 @@ use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
     allowances, announcements, apps, audit, branding, budgets, certificates, commits, courses,
-    events, fair_share, folders, gpus, history, idle_rules, images, invitations, mail, nodes,
-    notices, operations, policies, presets, problem, queue_rehearsal, reservations,
+    environments, events, fair_share, folders, gpus, history, idle_rules, images, invitations,
+    mail, nodes, notices, operations, policies, presets, problem, queue_rehearsal, reservations,
     resource_groups, rosters, second_factor, sessions, settings, ssh, start_up, statements,
-    storage, tenancy, usage, users, webhooks,
+    storage, tenancy, usage, users, volumes, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -53,6 +53,8 @@ fn named() -> Schemas {
     collect::<gpus::Drained>(&mut all);
     collect::<gpus::Repartitioned>(&mut all);
     collect::<gpus::SelfTestReport>(&mut all);
+    collect::<environments::EnvironmentImportBody>(&mut all);
+    collect::<environments::EnvironmentDetailView>(&mut all);
     collect::<images::ImportBody>(&mut all);
     collect::<images::ImagePullBody>(&mut all);
     collect::<users::NewUserBody>(&mut all);
@@ -122,6 +124,8 @@ fn named() -> Schemas {
     collect::<idle_rules::IdleRulePatchBody>(&mut all);
     collect::<idle_rules::IdleDryRunView>(&mut all);
     collect::<idle_rules::SessionIdleView>(&mut all);
+    collect::<volumes::NewVolumeBody>(&mut all);
+    collect::<volumes::VolumePatchBody>(&mut all);
     collect::<announcements::NewAnnouncementBody>(&mut all);
     collect::<announcements::AnnouncementPatchBody>(&mut all);
     collect::<branding::BrandingView>(&mut all);
@@ -177,6 +181,7 @@ fn pages(all: &mut Schemas) {
     page::<notices::NoticeView>(all);
     page::<settings::SettingView>(all);
     page::<ImageShape>(all);
+    page::<environments::EnvironmentView>(all);
     page::<images::UploadView>(all);
     page::<operations::OperationView>(all);
     page::<UserShape>(all);
@@ -211,6 +216,7 @@ fn pages(all: &mut Schemas) {
     page::<courses::AttendanceView>(all);
     page::<resource_groups::ResourceGroupView>(all);
     page::<reservations::ReservationView>(all);
+    page::<volumes::VolumeView>(all);
     page::<announcements::AnnouncementView>(all);
     page::<idle_rules::IdleRuleView>(all);
     page::<audit::AuditCheckpointView>(all);

@@ -31,6 +31,7 @@ use rules::session::{DesiredState, Outcome, SessionKind, SessionState};
 use rules::storage::{StorageEnforcement, StorageLevel};
 use rules::tenancy::TenantState;
 use rules::users::{Role, User};
+use rules::volume::VolumeState;
 use utoipa::ToSchema;
 
 /// The schema of a structure of `rules`, under the name that it has in the document.
@@ -91,6 +92,15 @@ words! {
     FolderKindShape as FolderKind of FolderKind {
         General,
         Home,
+    }
+}
+
+words! {
+    VolumeStateShape as VolumeState of VolumeState {
+        Ready,
+        Absent,
+        Hung,
+        ReadOnly,
     }
 }
 

@@ -11,4 +11,5 @@ pub mod observe;
 pub mod redact;
 pub mod service;
 pub mod settings;
+pub mod signing;
 pub mod tls;

@@ -185,6 +185,8 @@ pub struct Settings {
     pub registry_ca_file: Option<PathBuf>,
     /// Names and passwords for these registries, as docker login writes them; None: none is sent.
     pub registry_credentials_file: Option<PathBuf>,
+    /// Names and public keys whose signature lets a bundle of an environment in; None: none does.
+    pub environment_keys_file: Option<PathBuf>,
     /// Write the log as JSON lines.
     pub log_json: bool,
     /// Where the server puts backups; None: it makes none.
@@ -955,6 +957,15 @@ pub const KEYS: &[SettingKey] = &[
         about: "file with names and passwords for these registries, as docker login writes them, closed to other users",
     },
     SettingKey {
+        key: "environment_keys_file",
+        variable: "FARDEL_ENVIRONMENT_KEYS_FILE",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"/etc/fardel/environment-keys\"",
+        needs_restart: false,
+        about: "file with a name and a public key on each line, whose signature lets a bundle of an environment in; unset: none",
+    },
+    SettingKey {
         key: "log_json",
         variable: "FARDEL_LOG_JSON",
         kind: SettingType::Flag,
@@ -1083,6 +1094,7 @@ pub struct SettingsLayer {
     pub registries: Option<String>,
     pub registry_ca_file: Option<PathBuf>,
     pub registry_credentials_file: Option<PathBuf>,
+    pub environment_keys_file: Option<PathBuf>,
     pub log_json: Option<bool>,
     pub backup_dir: Option<PathBuf>,
     pub backup_every_hours: Option<u32>,
@@ -1400,6 +1412,7 @@ impl From<Settings> for LoadedSettings {
             registries: settings.registries.clone(),
             registry_ca_file: settings.registry_ca_file.clone(),
             registry_credentials_file: settings.registry_credentials_file.clone(),
+            environment_keys_file: settings.environment_keys_file.clone(),
             log_json: Some(settings.log_json),
             backup_dir: settings.backup_dir.clone(),
             backup_every_hours: Some(settings.backup_every_hours),
@@ -1779,6 +1792,10 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
             .map(absolute),
         registry_credentials_file: layer
             .registry_credentials_file
+            .filter(|path| !path.as_os_str().is_empty())
+            .map(absolute),
+        environment_keys_file: layer
+            .environment_keys_file
             .filter(|path| !path.as_os_str().is_empty())
             .map(absolute),
         log_json: layer.log_json.ok_or_else(|| missing("log_json"))?,

@@ -12,6 +12,7 @@ mod branding;
 mod budgets;
 mod certificates;
 mod courses;
+mod environments;
 mod events;
 mod fair_share;
 mod folder_files;
@@ -51,6 +52,7 @@ mod tenancy;
 mod uploads;
 mod usage;
 mod users;
+mod volumes;
 mod webhooks;
 
 use std::sync::Arc;
@@ -138,6 +140,12 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/gpus/{id}/partitions", post(gpus::partition))
         .route("/gpus/{id}/test", post(gpus::test))
         .route("/gpus/{id}/self-test-report", get(gpus::self_test_report))
+        .route("/environments", get(environments::list))
+        .route("/environments/import", post(environments::import))
+        .route(
+            "/environments/{id}",
+            get(environments::get).delete(environments::remove),
+        )
         .route("/images", get(images::list))
         .route("/images/import", post(images::import))
         .route("/images/pull", post(images::pull))
@@ -376,6 +384,13 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route(
             "/resource-groups/{id}/windows",
             put(resource_groups::set_windows),
+        )
+        .route("/volumes", get(volumes::list).post(volumes::create))
+        .route(
+            "/volumes/{id}",
+            get(volumes::get)
+                .patch(volumes::change)
+                .delete(volumes::remove),
         )
         .route(
             "/announcements",

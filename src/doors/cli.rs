@@ -15,6 +15,7 @@ mod certificates;
 mod client;
 mod columns;
 mod courses;
+mod environments;
 mod error;
 mod events;
 mod explain;
@@ -55,6 +56,7 @@ mod terminal;
 mod usage;
 mod users;
 mod values;
+mod volumes;
 mod webhooks;
 
 use std::io::{IsTerminal, Write};
@@ -224,6 +226,7 @@ async fn execute(
             verb: None | Some(args::QueueCommand::Ls),
         }) => sessions::queue(&client, view).await,
         Command::Image(request) => images::image(&client, view, request).await,
+        Command::Environment(request) => environments::environment(&client, view, request).await,
         Command::Job(request) => images::job(&client, view, request).await,
         Command::User(request) => users::user(&client, view, request).await,
         Command::Policy(request) => policies::policy(&client, view, request).await,
@@ -235,6 +238,7 @@ async fn execute(
         Command::Preset(request) => presets::preset(&client, view, request).await,
         Command::Group(request) => resource_groups::group(&client, view, request).await,
         Command::Reservation(request) => reservations::reservation(&client, view, request).await,
+        Command::Volume(request) => volumes::volume(&client, view, request).await,
         Command::Announcement(request) => announcements::announcement(&client, view, request).await,
         Command::IdleRule(request) => idle_rules::idle_rule(&client, view, request).await,
         Command::FairShare(request) => fair_share::fair_share(&client, view, request).await,

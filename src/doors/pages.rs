@@ -97,6 +97,7 @@ pub mod user;
 pub mod user_forms;
 pub mod user_roles;
 pub mod users;
+pub mod volumes;
 pub mod waiting_request;
 pub mod webhooks;
 pub mod wizard;
@@ -291,6 +292,7 @@ pub fn router(
         .merge(announcements::router())
         .merge(idle_rules::router())
         .merge(audit::router())
+        .merge(volumes::router())
         .merge(webhooks::router())
         .merge(branding::router())
         .merge(role_forms::router())
@@ -622,6 +624,8 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "sources-fail" => t.notice_sources_fail(of),
         "sources-none" => t.notice_sources_none().to_owned(),
         "branding" => t.branding_saved().to_owned(),
+        "volume-added" => t.volumes_added_now(of),
+        "volume-removed" => t.volumes_removed_now().to_owned(),
         "webhook-on" => t.webhooks_on_now(of),
         "webhook-off" => t.webhooks_off_now(of),
         "webhook-removed" => t.webhooks_removed_now().to_owned(),

@@ -21,6 +21,7 @@ use rules::resources::{Capacity, Device};
 use rules::units::{Bytes, CpuShare};
 use store::images::failure::ImageError;
 use store::quota::ScopeKeeper;
+use store::volumes::VolumeShelf;
 
 mod again;
 mod assignment;
@@ -233,6 +234,7 @@ impl LocalNode {
             disk,
             egress,
             logs: data.join("logs"),
+            volumes: VolumeShelf::of(&data),
             data,
             keep_days: options.keep_days,
         };

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use base::link::NodeEnd;
@@ -13,16 +13,18 @@ use rules::messages::{
     Assignment, ContainerOrder, ContainerStatus, MountSpec, NodeReport, ReportedState,
     RootFileSystem, STOP_GRACE_SECONDS, Want,
 };
-use rules::names::{BootId, ContainerName};
+use rules::names::{BootId, ContainerName, VolumeId};
 use rules::reason::Reason;
 use rules::reasons;
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
 use rules::session::SessionKind;
 use rules::start_up::{StartUp, StartUpFailure};
 use rules::units::Timestamp;
-use store::folders::{mounted_directory, open_mounted, scope_of};
+use rules::volume::VolumeState;
+use store::folders::{directory_on_volume, mounted_directory, open_mounted, scope_of, volume_of};
 use store::images::digest::Sha256Digest;
 use store::quota::{ScopeKeeper, ScopePlace};
+use store::volumes::{VolumeShelf, VolumeSight, refusal_of};
 
 use crate::again::{self, Again};
 use crate::assignment::{AssignmentStore, Taken};
@@ -42,6 +44,13 @@ use crate::starts::Starts;
 
 /// A report goes up at least this often, so that the server knows the machine lives.
 const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// For how long a volume that did not answer is not asked again. Longer: one that is back is refused for longer. Shorter: it
+/// keeps others waiting more often.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// How long a folder on a volume may take to be opened. Longer: others wait with it. Shorter: a slow server counts as gone.
+const OPENING: Duration = Duration::from_secs(5);
 
 /// While something runs, its use is measured and told this often. Shorter: an idle class of thirty
 /// costs a core's hundredth. Longer: a curve on a page shows no spike.
@@ -118,6 +127,8 @@ pub(crate) struct Reconciler {
     pub(crate) egress: EgressWatch,
     /// The data directory, where folders lie.
     pub(crate) data: std::path::PathBuf,
+    /// The volumes that folders lie on besides.
+    pub(crate) volumes: VolumeShelf,
     /// Where the runtime keeps logs, and for how many days after the last line.
     pub(crate) logs: std::path::PathBuf,
     pub(crate) keep_days: u32,
@@ -500,6 +511,9 @@ impl Reconciler {
     /// A folder of this machine at its place; a reason where it is not here. Never makes one: an empty folder in the place
     /// of a lost one would look as if its files were gone.
     fn mount_order(&self, mount: &MountSpec) -> Result<runtime::MountOrder, Reason> {
+        if let Some(volume) = volume_of(&self.data, mount.folder) {
+            return self.mount_on_volume(mount, volume);
+        }
         let entered = match scope_of(&self.data, mount.folder) {
             // It stays mounted for long after this, while the session begins.
             Some(scope) => self.scopes.enter(&scope, None).map(drop),
@@ -521,6 +535,57 @@ impl Reconciler {
             subpath: mount.subpath.clone(),
             at: mount.at.clone(),
             read_only: mount.read_only,
+            on_volume: false,
+        })
+    }
+
+    /// The same of one on a volume. Costs ten seconds at most where the volume does not answer, and nothing where it did not
+    /// half a minute ago.
+    fn mount_on_volume(
+        &self,
+        mount: &MountSpec,
+        volume: VolumeId,
+    ) -> Result<runtime::MountOrder, Reason> {
+        let gone = || reasons::volume_gone_at(&mount.at);
+        let is_silent = |sight: VolumeSight| {
+            let is_new = sight.at.elapsed().is_ok_and(|age| age < SILENCE);
+            sight.state == VolumeState::Hung && is_new
+        };
+        if self.volumes.sight(volume).is_some_and(is_silent) {
+            return Err(gone());
+        }
+        if self.volumes.look(volume).state.refuse_reading().is_err() {
+            return Err(gone());
+        }
+        let (tell, told) = mpsc::channel();
+        let (shelf, folder, subpath) = (self.volumes.clone(), mount.folder, mount.subpath.clone());
+        // It may hang since it was looked at a moment ago: the machine goes on without this thread then.
+        let begun = std::thread::Builder::new()
+            .name("volume-open".to_owned())
+            .spawn(move || {
+                let found = directory_on_volume(&shelf, volume, folder);
+                let opened = found.and_then(|from| {
+                    let from = from.canonicalize()?;
+                    open_mounted(&from, &subpath)?;
+                    Ok(from)
+                });
+                let _ = tell.send(opened);
+            });
+        begun.map_err(|_| gone())?;
+        let opened = told.recv_timeout(OPENING).map_err(|_| gone())?;
+        let from = opened.map_err(|error| {
+            tracing::warn!(folder = %mount.folder, %error, "a folder on a volume cannot be opened");
+            match refusal_of(&error) {
+                Some(_) => gone(),
+                None => reasons::folder_missing(&mount.at),
+            }
+        })?;
+        Ok(runtime::MountOrder {
+            from,
+            subpath: mount.subpath.clone(),
+            at: mount.at.clone(),
+            read_only: mount.read_only,
+            on_volume: true,
         })
     }
 

@@ -480,12 +480,13 @@ impl Runtime {
         image.is_file().then_some(image)
     }
 
-    /// Directories outside its own layers that a container may write to, each once. Costs one small read; none where that
-    /// cannot be read.
+    /// Directories outside its own layers that a container may write to, each once, but for those on volumes. Costs one small
+    /// read; none where that cannot be read.
     pub fn writable_folders(&self, name: &RuntimeName) -> BTreeSet<PathBuf> {
         let launch = LaunchFile::read(&self.shared.directory(name));
         let mounts = launch.map_or_else(|_| Vec::new(), |launch| launch.order.mounts);
-        let written = mounts.into_iter().filter(|mount| !mount.read_only);
+        let is_meant = |mount: &MountOrder| !mount.read_only && !mount.on_volume;
+        let written = mounts.into_iter().filter(is_meant);
         written.map(|mount| mount.from).collect()
     }
 

@@ -10,13 +10,13 @@ use rules::refusal::Refusal;
 use rules::refusals;
 
 use crate::doors::cli::args::{
-    Backup, Command, CommandLine, Config, Format, Global, PassphraseArguments, PlaceArguments,
-    RehearseArguments, RehearseCommand, Serve, State, UpgradeCommand,
+    Backup, Command, CommandLine, Config, EnvironmentCommand, Format, Global, PassphraseArguments,
+    PlaceArguments, RehearseArguments, RehearseCommand, Serve, State, UpgradeCommand,
 };
 use crate::doors::cli::refused::refused_with;
 use crate::doors::cli::{self, Surroundings};
 use crate::doors::console::screen as console;
-use crate::roles::{backup, doctor, rehearsal, support};
+use crate::roles::{backup, doctor, environments, rehearsal, support};
 
 /// What only other roles can do; `main` brings them.
 pub struct Engines {
@@ -71,6 +71,13 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
                 Err(refusal) => refused(&global, &refusal),
             }
         }
+        Command::Environment(EnvironmentCommand::Pack(words)) => {
+            match Settings::read(layer_at(&global, &words.place), variable) {
+                Ok(settings) => environments::pack(&global, &settings, &words),
+                Err(refusal) => refused(&global, &refusal),
+            }
+        }
+        Command::Environment(EnvironmentCommand::Key { file }) => environments::key(&global, &file),
         Command::Config(Config::Validate { file }) => validate(&global, file.as_deref()),
         Command::Config(Config::Show { place }) => show(&global, &place),
         Command::Config(Config::Sample) => {

@@ -15,7 +15,7 @@ pub enum CheckState {
 }
 
 /// The ids of all checks there are; each is named in Korean.
-pub const IDS: [&str; 57] = [
+pub const IDS: [&str; 58] = [
     "accelerators",
     "address",
     "architecture",
@@ -73,6 +73,7 @@ pub const IDS: [&str; 57] = [
     "time-namespaces",
     "time-sync",
     "user-namespaces",
+    "volumes",
 ];
 
 /// One thing that was looked at.

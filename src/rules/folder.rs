@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::names::{FolderId, UserId};
+use crate::names::{FolderId, UserId, VolumeId};
 use crate::tenancy::{DomainId, Scope};
 use crate::units::Timestamp;
 pub use crate::workload::mount::{
@@ -83,6 +83,8 @@ pub struct Folder {
     pub name: FolderName,
     pub kind: FolderKind,
     pub state: FolderState,
+    /// None: it lies on the box's own disk.
+    pub volume: Option<VolumeId>,
     pub created_at: Timestamp,
     /// When a session was launched that mounts it, or its files were changed from outside, last.
     pub used_at: Option<Timestamp>,

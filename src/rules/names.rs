@@ -73,6 +73,8 @@ id!(/// One share of a folder, with a user or a project.
     FolderShareId, folder_share_id_invalid);
 id!(/// One app that its owner shares with a user or a project.
     AppShareId, app_share_id_invalid);
+id!(/// One volume: a mounted file system that folders lie on.
+    VolumeId, volume_id_invalid);
 id!(/// One course: a project with a term.
     CourseId, course_id_invalid);
 id!(/// One link by which accounts join a project.

@@ -55,6 +55,7 @@ pub mod system;
 pub mod tenancy;
 pub mod usage;
 pub mod users;
+pub mod volumes;
 pub mod webhooks;
 
 /// Names one POST of one caller, so that a repetition acts once.

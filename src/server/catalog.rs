@@ -30,6 +30,7 @@ pub(crate) mod controller_pass;
 pub(crate) mod copy;
 pub(crate) mod courses;
 mod ended;
+pub(crate) mod environments;
 pub(crate) mod events;
 pub(crate) mod external_users;
 pub(crate) mod fair_share;
@@ -83,6 +84,7 @@ pub(crate) mod tenancy;
 pub(crate) mod tests;
 pub(crate) mod users;
 mod value;
+pub(crate) mod volumes;
 pub(crate) mod webhooks;
 pub(crate) mod writer;
 

@@ -14,3 +14,4 @@ mod outcome;
 pub(crate) mod registry_pull;
 pub(crate) mod runner;
 pub(crate) mod storage;
+pub(crate) mod volumes;

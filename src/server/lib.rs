@@ -319,6 +319,11 @@ impl Server {
         appliance::lazy_stores::image_directory(&self.settings().data)
     }
 
+    /// Where the image store of a data directory lies, for who reads it without a server.
+    pub fn image_directory_of(data: &std::path::Path) -> std::path::PathBuf {
+        appliance::lazy_stores::image_directory(data)
+    }
+
     /// The certificates of this machine. One keeper for the whole process, so that what an administrator
     /// changes is what the listeners show.
     pub fn certificates(&self) -> Result<Arc<base::tls::keeper::Keeper>, Failure> {
@@ -477,7 +482,7 @@ pub fn forget_logs(
 }
 
 /// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail, folders,
-/// their shares and limits, likely starts, blobs of the registry. Runs until it is dropped; at most one a server.
+/// their shares, limits and volumes, likely starts, blobs of the registry. Runs until it is dropped; at most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let backups = jobs::backup::keep_making(server.clone());
     let pages = keep_looking(server.clone());
@@ -490,12 +495,13 @@ pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let folders = jobs::folders::keep(server.clone());
     let shares = jobs::folder_shares::keep(server.clone());
     let storage = jobs::storage::keep(server.clone());
+    let volumes = jobs::volumes::keep(server.clone());
     let likely = snapshot::likely_starts::keep(server.clone());
     let blobs = keep_blobs(server.clone());
     async {
         tokio::join!(
             backups, pages, history, audit, directory, hand_over, webhooks, mail, folders, shares,
-            storage, likely, blobs
+            storage, volumes, likely, blobs
         );
     }
 }

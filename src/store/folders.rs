@@ -12,15 +12,17 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use rules::folder_path::{FolderPath, MAX_FOLDER_PATH};
-use rules::names::{FolderId, UserId};
+use rules::names::{FolderId, UserId, VolumeId};
 use rules::refusals;
 use rules::units::{Bytes, Timestamp};
+use rules::volume::VolumeState;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, XattrFlags, openat2};
 use rustix::io::Errno;
 use uuid::Uuid;
 
 use crate::quota::{CountingKeeper, SPARE, ScopeKeeper, ScopePlace};
 use crate::trees::{self, Size, Thrown, Trash};
+use crate::volumes::{FOLDERS, OpenVolume, VOLUMES, VolumeShelf};
 use archive::{ArchiveFormat, FolderArchive};
 use beneath::{FIRST_OWNER, FolderTop};
 use failure::FolderError;
@@ -49,8 +51,7 @@ const OPEN_TO_ALL: [u8; 28] = [
     0x20, 0, 7, 0, 0xff, 0xff, 0xff, 0xff, // all others
 ];
 const DEFAULT_ACCESS: &str = "system.posix_acl_default";
-/// Where folders lie below a data directory, and what is removed of them below that.
-const FOLDERS: &str = "folders";
+/// Where what is removed of folders lies below them.
 const TRASH: &str = ".trash";
 /// What of a folder's directory sessions mount.
 const DATA: &str = "data";
@@ -78,6 +79,35 @@ fn linked(place: &Path) -> Option<(ScopePlace, PathBuf)> {
     let inside = target.strip_prefix("..").ok()?;
     let own = place.parent()?.parent()?.join(inside);
     Some((ScopePlace::around(&own)?, own))
+}
+
+/// The volume that a folder lies on; None for one on the disk of the data directory. Costs one look there, and none at the
+/// volume.
+pub fn volume_of(data: &Path, id: FolderId) -> Option<VolumeId> {
+    on_volume(&directory(&data.join(FOLDERS), id))
+}
+
+/// The directory that sessions mount of a folder on a volume, by its whole path. The volume was compared with its marker at
+/// this moment. Callers bring a thread that may wait for it.
+///
+/// Errors: `volume.absent`, carried; what the kernel says.
+pub fn directory_on_volume(
+    shelf: &VolumeShelf,
+    volume: VolumeId,
+    id: FolderId,
+) -> io::Result<PathBuf> {
+    let open = shelf.enter(volume)?;
+    let inside = directory(Path::new(FOLDERS), id).join(DATA);
+    open.directory(&inside)?;
+    Ok(shelf.path(volume)?.join(inside))
+}
+
+/// The volume that the link of a folder names.
+fn on_volume(place: &Path) -> Option<VolumeId> {
+    let target = fs::read_link(place).ok()?;
+    let inside = target.strip_prefix("..").ok()?.strip_prefix(VOLUMES).ok()?;
+    let name = inside.components().next()?;
+    name.as_os_str().to_str()?.parse().ok()
 }
 
 /// Opens what lies at `subpath` below a folder's directory, to be mounted; an empty one is the directory itself. No link is
@@ -119,6 +149,7 @@ pub struct FolderStore {
     folders: PathBuf,
     trash: Trash,
     keeper: Arc<dyn ScopeKeeper>,
+    volumes: VolumeShelf,
     /// Uploads that are written to, finished or removed at this moment.
     busy: staging::BusyUploads,
     finished: staging::FinishedUploads,
@@ -142,6 +173,7 @@ impl FolderStore {
         let trash = Trash::open(&folders.join(TRASH))?;
         Ok(Self {
             data: data.to_owned(),
+            volumes: VolumeShelf::below(&folders),
             folders,
             trash,
             keeper,
@@ -154,6 +186,68 @@ impl FolderStore {
     /// What holds folders to their limits.
     pub fn keeper(&self) -> &dyn ScopeKeeper {
         &*self.keeper
+    }
+
+    /// The volumes that folders may lie on.
+    pub fn volumes(&self) -> &VolumeShelf {
+        &self.volumes
+    }
+
+    /// The volume that a folder lies on; None for one on the disk of the data directory. Costs one look there, and none at
+    /// the volume.
+    pub fn volume_of(&self, id: FolderId) -> Option<VolumeId> {
+        on_volume(&directory(&self.folders, id))
+    }
+
+    /// Makes the directory of a folder on a volume, as `create` does on the disk of the data directory. It is held to no limit
+    /// there.
+    ///
+    /// Errors: `volume.absent`, `volume.hung`, each carried.
+    pub fn create_on(&self, volume: VolumeId, id: FolderId) -> io::Result<()> {
+        let open = self.volumes.enter(volume)?;
+        let place = directory(&self.folders, id);
+        let shard = place.parent().unwrap_or(&self.folders);
+        make(shard)?;
+        let inside = directory(Path::new(FOLDERS), id);
+        let own = open.path().join(&inside);
+        let above = own.parent().unwrap_or(&own);
+        let data = own.join(DATA);
+        // Nothing of a foreign tree is taken for ours: no step leads through a link or to another file system.
+        for step in [
+            PathBuf::from(FOLDERS),
+            inside.parent().unwrap_or(&inside).to_owned(),
+            inside.clone(),
+            inside.join(DATA),
+            inside.join(REMOVED),
+        ] {
+            make(&open.path().join(&step))?;
+            open.directory(&step)?;
+        }
+        open_to_all(&data)?;
+        let top = open.path();
+        let all = top.join(FOLDERS);
+        for changed in [
+            data.as_path(),
+            own.as_path(),
+            above,
+            all.as_path(),
+            top.as_path(),
+        ] {
+            File::open(changed)?.sync_all()?;
+        }
+        // By the link it is found from then on; before, it is an empty directory that a later folder of this id takes.
+        let inside = Path::new("..")
+            .join(VOLUMES)
+            .join(volume.to_string())
+            .join(inside);
+        match symlink(inside, &place) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        for changed in [shard, self.folders.as_path()] {
+            File::open(changed)?.sync_all()?;
+        }
+        Ok(())
     }
 
     /// The scope of a user's folders, whether it is there or not.
@@ -216,21 +310,13 @@ impl FolderStore {
             // Made while there is room: what fills a scope is removed through it.
             let _ = make(&found.removed());
         }
-        let is_root = rustix::process::geteuid().is_root();
-        if is_root {
-            chown(&data, Some(FIRST_OWNER), Some(FIRST_OWNER))?;
-        }
-        if !is_home {
-            let set =
-                rustix::fs::setxattr(&data, DEFAULT_ACCESS, &OPEN_TO_ALL, XattrFlags::empty());
-            match set {
-                // Modes alone decide on a file system without access lists.
-                Ok(()) | Err(Errno::OPNOTSUPP) => {}
-                Err(error) => return Err(error.into()),
+        match is_home {
+            true => {
+                give(&data)?;
+                fs::set_permissions(&data, Permissions::from_mode(0o700))?;
             }
+            false => open_to_all(&data)?,
         }
-        let mode = if is_home { 0o700 } else { 0o777 };
-        fs::set_permissions(&data, Permissions::from_mode(mode))?;
         let above = own.parent().unwrap_or(&self.folders);
         for changed in [data.as_path(), own, above, shard, self.folders.as_path()] {
             File::open(changed)?.sync_all()?;
@@ -253,6 +339,21 @@ impl FolderStore {
             return Ok(Some(FoundFolder {
                 own,
                 scope: Some((scope, lease)),
+                volume: None,
+                keeper: Arc::clone(&self.keeper),
+            }));
+        }
+        if let Some(volume) = on_volume(&place) {
+            let open = self.volumes.enter(volume)?;
+            let inside = directory(Path::new(FOLDERS), id);
+            match open.directory(&inside) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            return Ok(Some(FoundFolder {
+                own: open.path().join(inside),
+                scope: None,
+                volume: Some(open),
                 keeper: Arc::clone(&self.keeper),
             }));
         }
@@ -268,6 +369,7 @@ impl FolderStore {
         FoundFolder {
             own: directory(&self.folders, id),
             scope: None,
+            volume: None,
             keeper: Arc::clone(&self.keeper),
         }
     }
@@ -280,6 +382,10 @@ impl FolderStore {
 
     /// Whether a folder can be looked into without a mount.
     pub fn is_near(&self, id: FolderId) -> bool {
+        if let Some(volume) = self.volume_of(id) {
+            let state = self.volumes.sight(volume).map(|sight| sight.state);
+            return state == Some(VolumeState::Ready);
+        }
         linked(&directory(&self.folders, id)).is_none_or(|(scope, _)| scope.is_reachable())
     }
 
@@ -307,9 +413,9 @@ impl FolderStore {
                 _ => {}
             }
         }
-        match found.scope {
-            Some(_) => unlink(&directory(&self.folders, id)),
-            None => Ok(()),
+        match found.scope.is_some() || found.volume.is_some() {
+            true => unlink(&directory(&self.folders, id)),
+            false => Ok(()),
         }
     }
 
@@ -318,11 +424,12 @@ impl FolderStore {
         let Some(found) = self.find(id)? else {
             return Ok(Thrown::Nothing);
         };
-        let Some((scope, _lease)) = found.scope else {
-            return self.trash.throw(&found.own);
+        // A rename leads into no other file system: a scope has a trash of its own, and a volume.
+        let trash = match (&found.scope, &found.volume) {
+            (Some((scope, _)), _) => Trash::open(&scope.files().join(TRASH))?,
+            (None, Some(volume)) => Trash::open(&volume_trash(volume))?,
+            (None, None) => return self.trash.throw(&found.own),
         };
-        // A rename leads into no other file system: a scope has a trash of its own.
-        let trash = Trash::open(&scope.files().join(TRASH))?;
         if trash.throw(&found.own)? == Thrown::Stays {
             // Its trash has no room for one more name: what lies in the folder goes where it is.
             trees::remove(&found.own)?;
@@ -356,6 +463,22 @@ impl FolderStore {
                     tracing::warn!(%path, %error, "the trash of a scope cannot be emptied");
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// The same on one volume, where it is ready. Callers bring a thread that may wait for it.
+    ///
+    /// Errors: `volume.absent`, `volume.hung`, each carried.
+    pub fn empty_volume(&self, id: VolumeId) -> io::Result<()> {
+        let volume = self.volumes.enter(id)?;
+        let trash = volume_trash(&volume);
+        if !trash.is_dir() {
+            return Ok(());
+        }
+        let kept = Trash::open(&trash)?.empty(|| true)?;
+        for error in kept.values() {
+            tracing::warn!(volume = %id, %error, "a removed folder stays on a volume");
         }
         Ok(())
     }
@@ -409,8 +532,8 @@ impl FolderStore {
     /// Errors: as `list`; `folder.new-name-invalid`, `folder.entry-exists`, `quota.exceeded`, `disk.full`.
     pub fn make_directory(&self, id: FolderId, path: &FolderPath) -> Result<(), FolderError> {
         path.check_new()?;
-        staging::refuse_full_disk(&self.folders, 0)?;
         let found = self.place_of(id)?;
+        staging::refuse_full_disk(found.disk(&self.folders), 0)?;
         let top = found.top()?;
         found.refuse_beyond_limit(1)?;
         files::make_directory(&top, path).map_err(|error| found.told(error))
@@ -581,6 +704,30 @@ fn unlink(place: &Path) -> io::Result<()> {
         Some(shard) => File::open(shard)?.sync_all(),
         None => Ok(()),
     }
+}
+
+/// Where folders of a volume lie that were thrown away.
+fn volume_trash(volume: &OpenVolume) -> PathBuf {
+    volume.path().join(FOLDERS).join(TRASH)
+}
+
+/// Gives a directory to the first user inside sessions.
+fn give(data: &Path) -> io::Result<()> {
+    match rustix::process::geteuid().is_root() {
+        true => chown(data, Some(FIRST_OWNER), Some(FIRST_OWNER)),
+        false => Ok(()),
+    }
+}
+
+/// The same, with what lets all users inside read and write it.
+fn open_to_all(data: &Path) -> io::Result<()> {
+    give(data)?;
+    match rustix::fs::setxattr(data, DEFAULT_ACCESS, &OPEN_TO_ALL, XattrFlags::empty()) {
+        // Modes alone decide on a file system without access lists.
+        Ok(()) | Err(Errno::OPNOTSUPP) => {}
+        Err(error) => return Err(error.into()),
+    }
+    fs::set_permissions(data, Permissions::from_mode(0o777))
 }
 
 fn make(path: &Path) -> io::Result<()> {
@@ -782,6 +929,34 @@ mod tests {
         assert_eq!(told().code(), Some("quota.exceeded"));
         let plain = store.plain(ID).told(refusals::disk_full().into());
         assert_eq!(plain.code(), Some("disk.full"), "it has no limit");
+    }
+
+    #[test]
+    fn a_folder_whose_volume_is_gone_is_refused_and_makes_nothing_elsewhere() {
+        let (data, store) = opened();
+        let volume = VolumeId(Uuid::from_u128(9));
+        let below = data.path().join("mnt");
+        fs::create_dir(&below).expect("made");
+        store.volumes().keep(volume, &below).expect("kept");
+        let error = store.create_on(volume, ID).expect_err("not mounted");
+        let told = crate::volumes::refusal_of(&error).map(|refusal| refusal.code);
+        assert_eq!(told.as_deref(), Some("volume.absent"));
+        let place = directory(&data.path().join(FOLDERS), ID);
+        fs::create_dir_all(place.parent().expect("a shard")).expect("made");
+        let inside = format!("../.volumes/{volume}/folders/ab/{ID}");
+        symlink(inside, &place).expect("a link");
+        assert_eq!(store.volume_of(ID), Some(volume));
+        assert_eq!(volume_of(data.path(), ID), Some(volume));
+        assert_eq!(scope_of(data.path(), ID), None);
+        assert!(!store.has(ID) && !store.is_near(ID));
+        let path = FolderPath::parse("a").expect("a path");
+        let refused = store.make_directory(ID, &path).expect_err("not mounted");
+        assert_eq!(refused.code(), Some("volume.absent"));
+        store.throw(ID).expect_err("not mounted");
+        assert_eq!(store.volume_of(ID), Some(volume), "its link stays");
+        assert_eq!(fs::read_dir(&below).expect("there").count(), 0);
+        let all = store.all().expect("a list");
+        assert_eq!(all.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [ID]);
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod archive;
 mod commit;
 pub mod config;
 pub mod digest;
+pub mod environment;
 pub mod failure;
 mod import;
 mod layer_stream;

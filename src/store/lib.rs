@@ -10,3 +10,4 @@ pub mod quota;
 pub mod registry;
 pub mod trees;
 pub mod uploads;
+pub mod volumes;

@@ -18,7 +18,7 @@ import { image } from "./lib/archive.mjs";
 import { launch, listen, looks, overflow, violations } from "./lib/browser.mjs";
 import { open, setUp, signIn, until } from "./lib/house.mjs";
 
-const PAGES = ["/", "/sessions", "/sessions/new", "/queue", "/gpus", "/history", "/images", "/folders", "/users", "/me", "/me/keys", "/me/ssh-keys", "/me/startup", "/system/checks", "/system/settings", "/system/support", "/docs", "/api/docs", "/about", "/trust", "/system/tls", "/setup/time", "/setup/test", "/setup/report", "/nothing-here"];
+const PAGES = ["/", "/sessions", "/sessions/new", "/queue", "/gpus", "/history", "/images", "/environments", "/folders", "/users", "/me", "/me/keys", "/me/ssh-keys", "/me/startup", "/system/checks", "/system/settings", "/system/support", "/docs", "/api/docs", "/about", "/trust", "/system/tls", "/setup/time", "/setup/test", "/setup/report", "/nothing-here"];
 const FIRST_VISIT_BYTES = 130_000;
 
 let browser;

@@ -44,7 +44,7 @@ before(async () => {
   const gpu = JSON.parse(house.command("gpu", "ls", "-o", "json")).items[0].id;
   pages = [
     "/", "/sessions", "/sessions/new", "/queue", "/gpus", `/gpus/${encodeURIComponent(gpu)}`, "/images", "/events", "/history",
-    "/notices", "/users", "/me", "/nodes", "/groups", "/system/checks", "/system/settings", "/system/webhooks", "/system/branding", "/system/backups", "/system/support",
+    "/notices", "/users", "/me", "/nodes", "/groups", "/storage", "/system/checks", "/system/settings", "/system/webhooks", "/system/branding", "/system/backups", "/system/support",
     "/system/tls", "/about", "/docs", "/api/docs", `/sessions/${waits}`, `/sessions/${over}`, `/sessions/${live}`,
     `/sessions/${live}/logs`, `/sessions/${live}/metrics`, `/sessions/${live}/terminal`,
   ];

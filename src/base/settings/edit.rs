@@ -17,7 +17,7 @@ use super::{
 /// the server writes to as root, files that it reads as root with where it sends what stands in them, and attributes of a
 /// directory, which the console would show: one of them could be a secret. And simulated GPUs: with a model that is none
 /// the server does not start.
-const FILE_ONLY: [&str; 39] = [
+const FILE_ONLY: [&str; 40] = [
     "data",
     "run",
     "listen",
@@ -57,6 +57,7 @@ const FILE_ONLY: [&str; 39] = [
     "registries",
     "registry_ca_file",
     "registry_credentials_file",
+    "environment_keys_file",
 ];
 
 /// Keys of the form of backups.

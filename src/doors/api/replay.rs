@@ -16,7 +16,13 @@ use super::{ApiContext, MAX_JSON_BYTES, MAX_ROSTER_BYTES, body, responses};
 use crate::doors::problem::ProblemResponse;
 
 /// Routes that keep their answer in the commit that acts.
-const IN_THEIR_COMMIT: [&str; 4] = ["/sessions", "/users", "/images/import", "/images/pull"];
+const IN_THEIR_COMMIT: [&str; 5] = [
+    "/sessions",
+    "/users",
+    "/environments/import",
+    "/images/import",
+    "/images/pull",
+];
 /// Routes without a sign-in, and one that changes nothing and answers a file.
 const NEVER: [&str; 3] = ["/sign-in", "/setup", "/support-bundles"];
 /// Routes whose answer is a secret: it is shown once, and the key tells only that it was.

@@ -167,6 +167,9 @@ pub enum Command {
     /// Environment images
     #[command(subcommand, visible_alias = "images")]
     Image(ImageCommand),
+    /// Environments that come as bundles: import, list, remove, pack
+    #[command(subcommand, visible_alias = "environments")]
+    Environment(EnvironmentCommand),
     /// Sessions that wait, in the order they will start
     Queue(QueueLs),
     /// GPUs, their slices, cordon, drain, partitions and self-test
@@ -272,6 +275,9 @@ pub enum Command {
     /// Folders: directories that outlive sessions, and that sessions mount
     #[command(subcommand, visible_alias = "folders")]
     Folder(FolderCommand),
+    /// Volumes: mounted file systems that folders lie on
+    #[command(subcommand, visible_alias = "volumes")]
+    Volume(VolumeCommand),
     /// Presets: amounts with a name, which launches may ask for
     #[command(subcommand, visible_alias = "presets")]
     Preset(PresetCommand),
@@ -857,6 +863,84 @@ pub enum ImageCommand {
         #[arg(value_name = "IMAGE", required = true)]
         images: Vec<String>,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum EnvironmentCommand {
+    /// List environments, each version
+    Ls,
+    /// Show one version with its packages and licences
+    Get {
+        /// NAME, which is the newest, or NAME:VERSION
+        #[arg(value_name = "ENVIRONMENT")]
+        environment: String,
+    },
+    /// Import a bundle; nothing of it is unpacked before all of it is checked
+    ///
+    /// The bundle is uploaded in chunks. The setting environment_keys_file names the keys whose signature lets one in.
+    Import {
+        /// The bundle; - reads standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Take it without a signature of a trusted key
+        #[arg(long)]
+        accept_unsigned: bool,
+        /// Take a version older than the newest one here
+        #[arg(long)]
+        allow_older: bool,
+        /// Return after the upload; `fardel job` shows the progress of the import
+        #[arg(short, long)]
+        detach: bool,
+    },
+    /// Remove versions, with the images that no other version has
+    Rm {
+        #[arg(value_name = "NAME:VERSION", required = true)]
+        environments: Vec<String>,
+    },
+    /// Write images of this machine into a bundle
+    ///
+    /// Reads the image store of this machine; for root.
+    #[command(after_help = "Example:\n  \
+        fardel environment pack jupyter:1.2 --as jupyter:1.2 --key lab.key -f /media/stick/jupyter-1.2.tar")]
+    Pack(PackArguments),
+    /// Make a key that signs bundles, and its public half in FILE.pub
+    Key {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct PackArguments {
+    /// Images, as NAME:TAG or as digests
+    #[arg(value_name = "IMAGE", required = true)]
+    pub images: Vec<String>,
+    /// Name and version of the environment; a version is up to four numbers with dots between them
+    #[arg(long = "as", value_name = "NAME:VERSION")]
+    pub environment: String,
+    /// A sentence about it
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub about: String,
+    /// Where to write the bundle; the file must not exist
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub file: PathBuf,
+    /// The key that signs it; without one it is not signed
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// Texts of licences
+    #[arg(long, value_name = "FILE")]
+    pub licences: Option<PathBuf>,
+    /// Recommended shared memory, such as 1g
+    #[arg(long, value_name = "BYTES")]
+    pub shm: Option<String>,
+    /// Recommended memory, such as 4g
+    #[arg(long, value_name = "BYTES")]
+    pub memory: Option<String>,
+    /// A port that the images listen on; may be repeated
+    #[arg(long, value_name = "PORT")]
+    pub port: Vec<u16>,
+    #[command(flatten)]
+    pub place: PlaceArguments,
 }
 
 #[derive(Debug, Subcommand)]
@@ -2361,10 +2445,14 @@ pub enum FolderCommand {
     /// Make a folder of your own
     #[command(after_help = "Example:\n  \
         fardel folder create data\n  \
+        fardel folder create data --volume big\n  \
         fardel run -it --mount data:/data --mount home host")]
     Create {
         #[arg(value_name = "NAME")]
         name: String,
+        /// Where it is to lie [default: the box's own disk]
+        #[arg(long, value_name = "VOLUME")]
+        volume: Option<String>,
     },
     /// Give a folder another name; sessions that mount it go on
     Rename {
@@ -2655,6 +2743,62 @@ pub struct ReservationFlags {
         help_heading = "Resources"
     )]
     pub mem: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum VolumeCommand {
+    /// List volumes, with their state, what is used and what is free
+    Ls,
+    /// Show one
+    Get {
+        #[arg(value_name = "VOLUME")]
+        volume: String,
+    },
+    /// Make a mounted file system a volume; it is empty, or was one before
+    #[command(after_help = "Example:\n  \
+        mount -t nfs filer:/export/big /mnt/big\n  \
+        fardel volume add big /mnt/big --domain biology\n  \
+        fardel folder create data --volume big")]
+    Add {
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Directory that it is mounted on
+        #[arg(value_name = "DIRECTORY")]
+        path: String,
+        /// For the users of this domain; for all users when no domain and no project is named
+        #[arg(long, value_name = "DOMAIN")]
+        domain: Vec<String>,
+        /// For the members of this project, PROJECT or DOMAIN/PROJECT
+        #[arg(long, value_name = "PROJECT")]
+        project: Vec<String>,
+    },
+    /// Change a volume; what is left out stays
+    #[command(after_help = "Example:\n  \
+        fardel volume set big --path /mnt/bigger\n  \
+        fardel volume set big --everyone")]
+    Set {
+        #[arg(value_name = "VOLUME")]
+        volume: String,
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// Directory that the same file system is mounted on now
+        #[arg(long, value_name = "DIRECTORY")]
+        path: Option<String>,
+        /// For the users of these domains, in place of the domains before
+        #[arg(long, value_name = "DOMAIN")]
+        domain: Vec<String>,
+        /// For the members of these projects, in place of the projects before
+        #[arg(long, value_name = "PROJECT")]
+        project: Vec<String>,
+        /// For all users
+        #[arg(long, conflicts_with_all = ["domain", "project"])]
+        everyone: bool,
+    },
+    /// Forget volumes that no folder lies on; their files stay
+    Rm {
+        #[arg(value_name = "VOLUME", required = true)]
+        volumes: Vec<String>,
+    },
 }
 
 #[derive(Debug, Subcommand)]

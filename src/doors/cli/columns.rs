@@ -9,6 +9,7 @@ use api::apps::{AppShareView, AppState, AppView};
 use api::audit::{AuditCheckpointView, AuditEntryView, AuditTargetView};
 use api::budgets::BudgetView;
 use api::courses::{AttendanceView, CourseMemberView, CourseView};
+use api::environments::EnvironmentView;
 use api::events::EventView;
 use api::fair_share::FairShareItem;
 use api::folders::{
@@ -38,6 +39,7 @@ use api::storage::StorageView;
 use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
 use api::usage::UsageItem;
 use api::users::{AccessKeyView, DepartureView, SignInView, TokenView};
+use api::volumes::VolumeView;
 use api::webhooks::WebhookView;
 use rules::folder_path::FolderEntryKind;
 use rules::grants::GrantRole;
@@ -565,6 +567,7 @@ pub(super) const FOLDERS: &[Column<FolderView>] = &[
     column("COUNTED", 2, |r, _| maybe(r.counted_at.as_ref())),
     column("USED", 2, |r, _| maybe(r.used_at.as_ref())),
     column("PURGED", 1, |r, _| maybe(r.purge_at.as_ref())),
+    column("VOLUME", 3, |r, _| maybe(r.volume.as_ref())),
     column("KIND", 3, |r, _| r.kind.word().to_owned()),
     column("CREATED", 3, |r, _| r.created_at.to_string()),
     column("ID", 2, |r, _| r.id.to_string()),
@@ -775,6 +778,21 @@ pub(super) const RESERVATIONS: &[Column<ReservationView>] = &[
     column("ID", 3, |r, _| r.id.to_string()),
 ];
 
+pub(super) const VOLUMES: &[Column<VolumeView>] = &[
+    column("NAME", 0, |r, _| r.name.clone()),
+    column("STATE", 0, |r, _| r.state.word().to_owned()),
+    column("USED", 0, |r, _| bytes(r.used.map(Bytes))),
+    column("FREE", 0, |r, _| bytes(r.free.map(Bytes))),
+    column("TOTAL", 2, |r, _| bytes(r.total.map(Bytes))),
+    column("FOLDERS", 1, |r, _| r.folders.to_string()),
+    column("LIMITS", 2, |r, _| r.enforcement.word().to_owned()),
+    column("DIRECTORY", 1, |r, _| maybe(r.path.as_ref())),
+    column("DOMAINS", 2, |r, _| dash(&r.domains.join(","))),
+    column("PROJECTS", 2, |r, _| dash(&r.projects.join(","))),
+    column("SEEN", 3, |r, _| r.seen_at.to_string()),
+    column("ID", 3, |r, _| r.id.to_string()),
+];
+
 pub(super) const ANNOUNCEMENTS: &[Column<AnnouncementView>] = &[
     column("ID", 0, |r, _| r.id.to_string()),
     column("LEVEL", 1, |r, _| r.level.word().to_owned()),
@@ -849,6 +867,26 @@ pub(super) const IMAGES: &[Column<CatalogImage>] = &[
     column("USER", 9, |r, _| dash(&r.user)),
     column("DIRECTORY", 9, |r, _| dash(&r.working_directory)),
     column("LABELS", 9, |r, _| labels(&r.labels)),
+];
+
+pub(super) const ENVIRONMENTS: &[Column<EnvironmentView>] = &[
+    column("NAME", 0, |r, _| dash(&r.name)),
+    column("VERSION", 0, |r, _| dash(&r.version)),
+    column("NEWEST", 3, |r, _| {
+        if r.newest { "yes" } else { "no" }.to_owned()
+    }),
+    column("SIGNED BY", 2, |r, _| {
+        dash(r.signer.as_deref().unwrap_or_default())
+    }),
+    column("IMPORTED", 4, |r, v| {
+        format!("{} ago", age(r.imported_at, v.now))
+    }),
+    column("IMAGES", 1, |r, _| {
+        let names: Vec<&str> = r.images.iter().map(|one| one.reference.as_str()).collect();
+        dash(&names.join(" "))
+    }),
+    column("ABOUT", 9, |r, _| dash(&r.about)),
+    column("DIGEST", 9, |r, _| dash(&r.digest)),
 ];
 
 pub(super) const JOBS: &[Column<OperationView>] = &[

@@ -79,8 +79,8 @@ pub(super) async fn folder(
             let body = client.get(&path(&folder)).await?;
             print(&view.one(&body, columns::FOLDERS)?);
         }
-        FolderCommand::Create { name } => {
-            let body = json!({"name": name});
+        FolderCommand::Create { name, volume } => {
+            let body = json!({"name": name, "volume": volume});
             let made = client.send::<FolderView>(PATH, &body).await?;
             print(&view.said(&made.body, made.read.name.as_str())?);
         }

@@ -157,6 +157,20 @@ async fn import(
     name: Option<String>,
     detach: bool,
 ) -> Result<u8, CliError> {
+    let mut body = json!({"upload": sent(client, view, archive).await?});
+    if let Some(name) = name {
+        body["reference"] = name.into();
+    }
+    let operation: Answer<OperationView> = client.send("/api/v1/images/import", &body).await?;
+    followed(client, view, operation, detach, "imported").await
+}
+
+/// Uploads an archive, or standard input for `-`, and gives the upload's id.
+pub(super) async fn sent(
+    client: &HttpClient,
+    view: &OutputStyle,
+    archive: &Path,
+) -> Result<String, CliError> {
     let mut spool = None;
     let file = if archive == Path::new("-") {
         // The size must be said first, and a broken transfer must be able to go back.
@@ -189,17 +203,11 @@ async fn import(
         || "archive".to_owned(),
         |n| n.to_string_lossy().into_owned(),
     );
-    let upload = upload(client, view, file, size, &shown).await?;
-    let mut body = json!({"upload": upload});
-    if let Some(name) = name {
-        body["reference"] = name.into();
-    }
-    let operation: Answer<OperationView> = client.send("/api/v1/images/import", &body).await?;
-    followed(client, view, operation, detach, "imported").await
+    upload(client, view, file, size, &shown).await
 }
 
 /// Shows what comes of an import, unless the user goes on with something else.
-async fn followed(
+pub(super) async fn followed(
     client: &HttpClient,
     view: &OutputStyle,
     operation: Answer<OperationView>,

@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 46] = [
+const MANUAL: [ManualChapter; 47] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -110,6 +110,7 @@ const MANUAL: [ManualChapter; 46] = [
     chapter!("limits", Administer),
     chapter!("networks", Administer),
     chapter!("storage", Administer),
+    chapter!("volumes", Administer),
     chapter!("idle", Administer),
     chapter!("courses", Administer),
     chapter!("reservations", Administer),

@@ -484,6 +484,9 @@ pub(super) fn object(
             let name = names.get(id).cloned();
             let place = match event.code.as_str() {
                 "image.removed" => "/images".to_owned(),
+                code if code.starts_with("environment.") => {
+                    return (id.clone(), Some("/environments".to_owned()));
+                }
                 _ => format!("/images/{}", responses::encoded(id)),
             };
             (name.unwrap_or_else(|| short(id)), Some(place))
@@ -530,6 +533,7 @@ pub(super) fn object(
         "system" if event.code == "branding.changed" => {
             (id.clone(), Some("/system/branding".to_owned()))
         }
+        "system" if event.code.starts_with("volume.") => (id.clone(), Some("/storage".to_owned())),
         "system" if event.code.starts_with("webhook.") => {
             (id.clone(), Some("/system/webhooks".to_owned()))
         }
@@ -573,6 +577,8 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "session.labelled" => t.events_labelled(),
         "image.imported" => t.events_image_imported(),
         "image.removed" => t.events_image_removed(),
+        "environment.imported" => t.events_image_imported(),
+        "environment.removed" => t.events_image_removed(),
         "image.committed" => t.events_image_committed(),
         "image.shared" => t.events_image_shared(),
         "image.unshared" => t.events_image_unshared(),
@@ -666,6 +672,10 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "mail.tested" => t.events_mail_tested(),
         "mail.retried" => t.events_mail_retried(),
         "branding.changed" => t.events_branding_changed(),
+        "volume.added" => t.events_volume_added(),
+        "volume.changed" => t.events_volume_changed(),
+        "volume.removed" => t.events_volume_removed(),
+        "volume.state" => t.events_volume_state(),
         "webhook.added" => t.events_webhook_added(),
         "webhook.changed" => t.events_webhook_changed(),
         "webhook.removed" => t.events_webhook_removed(),

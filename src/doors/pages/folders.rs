@@ -18,7 +18,7 @@ use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::folders::sharing;
-use server::actions::{folders, storage};
+use server::actions::{folders, storage, volumes};
 
 use super::authentication::PageCaller;
 use super::components;
@@ -43,6 +43,10 @@ pub struct FoldersPage {
     pub space: FolderSpace,
     /// As it was typed.
     pub name: String,
+    /// Names of volumes that a new one may lie on; empty where there is only the box's own disk.
+    pub volumes: Vec<String>,
+    /// As it was chosen.
+    pub volume: String,
 }
 
 /// What all folders take together, of what they may.
@@ -58,6 +62,8 @@ pub struct OwnFolderRow {
     pub name: String,
     /// Below the name: what it is, where that is not plain.
     pub note: String,
+    /// Where it lies; empty for the box's own disk.
+    pub volume: String,
     pub size: String,
     pub entries: String,
     /// When it was counted, in words.
@@ -106,6 +112,7 @@ pub(super) fn router() -> Router<PagesContext> {
 #[serde(default)]
 struct NewFolderForm {
     name: String,
+    volume: String,
 }
 
 async fn show(
@@ -113,7 +120,7 @@ async fn show(
     visit: RequestContext,
     PageCaller(caller): PageCaller,
 ) -> Response {
-    match read(&console, &visit, &caller, String::new()).await {
+    match read(&console, &visit, &caller, NewFolderForm::default()).await {
         Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
@@ -123,13 +130,14 @@ async fn read(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
-    name: String,
+    form: NewFolderForm,
 ) -> Result<FoldersPage, Failure> {
     let now = console.server.clock().now();
     let own = folders::own(&console.server, caller).await?;
     let shared = folders::shared(&console.server, caller).await?;
     let offered = sharing::invitations(&console.server, caller).await?;
     let taken = storage::own(&console.server, caller).await?;
+    let volumes = volumes::usable(&console.server, caller).await?;
     let (ready, trash): (Vec<_>, Vec<_>) = own
         .iter()
         .partition(|folder| folder.state == FolderState::Ready);
@@ -155,7 +163,9 @@ async fn read(
             })
             .collect(),
         space: space(visit.text, &taken),
-        name,
+        volumes: volumes.into_iter().map(|one| one.name).collect(),
+        name: form.name,
+        volume: form.volume,
     })
 }
 
@@ -213,6 +223,7 @@ fn row(visit: &RequestContext, folder: &FolderView, now: Timestamp) -> OwnFolder
             FolderKind::Home => t.folders_home().to_owned(),
             FolderKind::General => String::new(),
         },
+        volume: folder.volume.clone().unwrap_or_default(),
         size: folder.bytes.map_or_else(String::new, components::size),
         entries: folder
             .entries
@@ -251,6 +262,7 @@ async fn create(
 ) -> Response {
     let asked = NewFolderBody {
         name: sent.name.trim().to_owned(),
+        volume: Some(sent.volume.clone()),
     };
     let refusal = match folders::create(&console.server, &caller, asked, None).await {
         Ok(made) => return responses::see_with(PATH, "folder-added", made.value.name.as_str()),
@@ -259,7 +271,7 @@ async fn create(
     };
     let refused = RefusedForm::new(visit.text, PATH, &refusal).otherwise_at("name");
     let visit = visit.refusing(refused);
-    match read(&console, &visit, &caller, sent.name).await {
+    match read(&console, &visit, &caller, sent).await {
         Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }

@@ -36,6 +36,7 @@ use super::table_answer::{ListPage, answer, shorter};
 use super::{PagesContext, layout, live as stream, presenter, responses};
 use crate::doors::text::{Text, codes};
 
+pub mod environments;
 mod list;
 
 #[derive(Template)]
@@ -128,6 +129,13 @@ pub(super) fn router() -> Router<PagesContext> {
             post(import).layer(DefaultBodyLimit::max(MAX_ARCHIVE_BYTES)),
         )
         .route("/images/pull", post(pull))
+        .route("/environments", get(environments::show))
+        .route(
+            "/environments/import",
+            post(environments::import).layer(DefaultBodyLimit::max(MAX_ARCHIVE_BYTES)),
+        )
+        .route("/environments/{which}", get(environments::one))
+        .route("/environments/{which}/remove", post(environments::remove))
         .route("/images/{id}", get(one))
         .route("/images/{id}/remove", post(remove))
         .route("/images/{id}/share", post(share))
@@ -389,12 +397,18 @@ async fn import(
     headers: HeaderMap,
     mut form: FileForm,
 ) -> Response {
-    let announced = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok()?.parse::<u64>().ok())
-        .unwrap_or_default();
+    let announced = announced(&headers);
     let mut typed = TypedImport::default();
-    let taken = take(&console, &caller, &mut form, announced, &mut typed).await;
+    let taken = match take(&console, &caller, &mut form, announced, &mut typed).await {
+        Ok(upload) => {
+            let reference = Some(typed.name.trim().to_owned()).filter(|name| !name.is_empty());
+            let source = ImportSource::Upload(upload);
+            images::import(&console.server, &caller, source, reference)
+                .await
+                .map(drop)
+        }
+        Err(failure) => Err(failure),
+    };
     match taken {
         Ok(()) => responses::see("/images?notice=import"),
         Err(Failure::Refusal(refusal)) => {
@@ -418,6 +432,14 @@ async fn import(
         }
         Err(fault) => failed(&console, &visit, &caller, &fault),
     }
+}
+
+/// How long the whole form is, as its browser says; 0 where it says nothing.
+fn announced(headers: &HeaderMap) -> u64 {
+    headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse::<u64>().ok())
+        .unwrap_or_default()
 }
 
 /// What the form of a pull says.
@@ -465,6 +487,10 @@ struct TypedImport {
     name: String,
     /// The archive, once it is here as a whole.
     upload: Option<UploadId>,
+    /// Of a bundle: it is taken without a signature.
+    accept_unsigned: bool,
+    /// Of a bundle: it may be older than what is here.
+    allow_older: bool,
 }
 
 /// An upload that is here as a whole, to be named in a form that is shown again.
@@ -478,19 +504,21 @@ async fn arrived(
     (known.offset == known.size).then(|| (id.to_string(), known.name))
 }
 
-/// Passes the archive on piece by piece, as it comes; memory holds one piece.
+/// The upload of the archive. Passes it on piece by piece, as it comes; memory holds one piece.
 async fn take(
     console: &PagesContext,
     caller: &Caller,
     form: &mut FileForm,
     announced: u64,
     typed: &mut TypedImport,
-) -> Result<(), Failure> {
+) -> Result<UploadId, Failure> {
     let server = &console.server;
     let mut has_field = false;
     while let Some(mut field) = form.next_field().await? {
         match field.name() {
             "name" => typed.name = text(field).await?,
+            "accept_unsigned" => typed.accept_unsigned = text(field).await? == "yes",
+            "allow_older" => typed.allow_older = text(field).await? == "yes",
             // An archive that came before, in pieces or with a form that was refused; a file wins over it.
             "upload" => {
                 let id: Option<UploadId> = text(field).await?.trim().parse().ok();
@@ -540,16 +568,14 @@ async fn take(
             _ => while field.chunk().await?.is_some() {},
         }
     }
-    let Some(upload) = typed.upload else {
+    let missing = || {
         let refusal = match has_field {
             true => refusals::upload_no_archive_chosen(),
             false => refusals::upload_missing(),
         };
-        return Err(refusal.at("/archive").into());
+        refusal.at("/archive")
     };
-    let reference = Some(typed.name.trim().to_owned()).filter(|name| !name.is_empty());
-    images::import(server, caller, ImportSource::Upload(upload), reference).await?;
-    Ok(())
+    Ok(typed.upload.ok_or_else(missing)?)
 }
 
 /// What is typed into a field of the form.

@@ -35,6 +35,7 @@ pub enum Nav {
     Audit,
     Events,
     Node,
+    Storage,
     System,
     Docs,
     Api,

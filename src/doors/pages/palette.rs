@@ -144,6 +144,12 @@ fn places(t: Text) -> Vec<Place> {
             "idle rules reclaim unused sessions",
         ),
         system(
+            "/storage",
+            "hard-drive",
+            t.volumes_title(),
+            "storage volumes disks nfs mount",
+        ),
+        system(
             "/announcements",
             "megaphone",
             t.announcements_title(),
@@ -178,6 +184,12 @@ fn places(t: Text) -> Vec<Place> {
             "package",
             t.nav_images(),
             "images environments import",
+        ),
+        place(
+            "/environments",
+            "package",
+            t.environments_title(),
+            "environments bundle stick import signed",
         ),
         system(
             "/system/checks",

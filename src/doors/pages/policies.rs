@@ -309,7 +309,12 @@ fn cell(visit: &RequestContext, key: &str, policy: &PolicyView) -> TableCell {
                 let value = amount(visit, key, limits.get(key)?);
                 Some(format!("{}: {value}", key_name(t, key)))
             });
-            told(said.collect(), t.policies_no_limits())
+            let mut said: Vec<String> = said.collect();
+            let networks = &policy.egress.networks;
+            if !networks.is_empty() {
+                said.push(format!("{}: {}", t.policies_networks(), networks.join(" ")));
+            }
+            told(said, t.policies_no_limits())
         }
         "uses" => {
             let places: Vec<String> = policy
@@ -436,7 +441,7 @@ fn page(
                     LimitField {
                         key: TARGETS,
                         label: t.policies_targets(),
-                        value: policy.egress.targets.join(" "),
+                        value: policy.egress.targets.join("\n"),
                         example: "warehouse.plant:3306 db=10.1.2.3:5432",
                     },
                 ],
@@ -548,7 +553,7 @@ async fn change(
     };
     let field = |key: LimitKey| named(key.word());
     let words = |key: &str| -> Vec<String> {
-        let words = named(key).split([' ', ',', '\t', '\n']);
+        let words = named(key).split([' ', ',', '\t', '\r', '\n']);
         let words = words.filter(|word| !word.is_empty());
         words.map(str::to_owned).collect()
     };

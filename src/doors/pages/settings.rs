@@ -196,6 +196,7 @@ const GROUPS: [(&str, &[&str]); 12] = [
             "registries",
             "registry_ca_file",
             "registry_credentials_file",
+            "environment_keys_file",
         ],
     ),
     (
@@ -585,6 +586,7 @@ fn name(t: Text, key: &str) -> &'static str {
         "registries" => t.setting_name_registries(),
         "registry_ca_file" => t.setting_name_registry_ca_file(),
         "registry_credentials_file" => t.setting_name_registry_credentials_file(),
+        "environment_keys_file" => t.setting_name_environment_keys_file(),
         "log_json" => t.setting_name_log_json(),
         "backup_dir" => t.setting_name_backup_dir(),
         "backup_every_hours" => t.setting_name_backup_every_hours(),
@@ -684,6 +686,7 @@ fn about(t: Text, key: &str) -> &'static str {
         "registries" => t.setting_registries(),
         "registry_ca_file" => t.setting_registry_ca_file(),
         "registry_credentials_file" => t.setting_registry_credentials_file(),
+        "environment_keys_file" => t.setting_environment_keys_file(),
         "log_json" => t.setting_log_json(),
         "backup_dir" => t.setting_backup_dir(),
         "backup_every_hours" => t.setting_backup_every_hours(),

@@ -7,6 +7,8 @@ use nix::errno::Errno;
 
 use rules::checks;
 use rules::doctor::{CheckState, DoctorCheck};
+use rules::names::VolumeId;
+use store::volumes::VolumeShelf;
 
 use super::{existing, gpu, kernel_probe, ports};
 use crate::runtime::findings::{ENOUGH_OPEN_FILES, OPEN_FILES};
@@ -34,6 +36,7 @@ pub fn all(settings: &Settings) -> Vec<DoctorCheck> {
     checks.push(disk(settings));
     checks.push(state(settings));
     checks.push(folder_limits(settings));
+    checks.push(volumes(settings));
     checks.push(run_directory(settings));
     checks.push(ports::console(settings));
     checks.extend(ports::others(settings));
@@ -259,6 +262,24 @@ fn folder_limits(settings: &Settings) -> DoctorCheck {
         (missing, _) if !missing.is_empty() => checks::folder_limits_counted(missing.join(", ")),
         (_, true) => checks::folder_limits_held(),
         (_, false) => checks::folder_limits_need_root(),
+    }
+}
+
+/// Whether the volumes that folders lie on are there. Costs five seconds for each that does not answer.
+fn volumes(settings: &Settings) -> DoctorCheck {
+    let shelf = VolumeShelf::of(&settings.data);
+    let all = shelf.all().unwrap_or_default();
+    let is_gone = |id: &&VolumeId| shelf.look(**id).state.refuse_reading().is_err();
+    let gone = all.iter().filter(is_gone);
+    let gone: Vec<String> = gone
+        .map(|id| match shelf.path(*id) {
+            Ok(path) => path.display().to_string(),
+            Err(_) => id.to_string(),
+        })
+        .collect();
+    match gone.is_empty() {
+        true => checks::volumes_well(all.len()),
+        false => checks::volumes_gone(gone.join(", ")),
     }
 }
 

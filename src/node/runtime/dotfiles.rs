@@ -214,6 +214,7 @@ mod tests {
             subpath: String::new(),
             at: at.into(),
             read_only: false,
+            on_volume: false,
         };
         let files = [file(".config/a", 0o600), file(".b", 0o600)];
         let told = write(

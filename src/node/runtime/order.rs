@@ -128,6 +128,9 @@ pub struct MountOrder {
     pub subpath: String,
     pub at: String,
     pub read_only: bool,
+    /// It lies on a file system that may not answer: only the session that mounts it looks there.
+    #[serde(default)]
+    pub on_volume: bool,
 }
 
 /// A network by the name that its node knows.

@@ -24,6 +24,7 @@ fn folder() -> Folder {
         name: FolderName::parse("data").expect("a name"),
         kind: FolderKind::General,
         state: FolderState::Ready,
+        volume: None,
         created_at: at(0),
         used_at: None,
         trashed_at: None,

@@ -23,8 +23,10 @@ use rules::session::Session;
 use rules::storage::{StorageLevel, level};
 use rules::units::Timestamp;
 use store::folders::{FolderLimit, FolderStore, is_full};
+use store::volumes::{VolumeShelf, refusal_of};
 
 use super::storage::folder_limit;
+use super::volumes::{chosen, on_volume, still_admits};
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::Caller;
 use crate::appliance::lazy_stores::folder_failure;
@@ -111,7 +113,8 @@ pub async fn get(server: &Server, caller: &Caller, which: &str) -> Result<Folder
 
 /// Makes a folder of the caller's own.
 ///
-/// Errors: `folder.name-invalid`, `folder.home`, `folder.name-taken`, `folder.too-many`, `quota.exceeded`, `disk.full`.
+/// Errors: `folder.name-invalid`, `folder.home`, `folder.name-taken`, `folder.too-many`, `quota.exceeded`, `disk.full`;
+/// `volume.not-found`, `volume.absent`, `volume.hung`, `volume.read-only`, `volume.busy`.
 pub async fn create(
     server: &Server,
     caller: &Caller,
@@ -121,8 +124,13 @@ pub async fn create(
     allowed(caller, Permission::SessionsWrite)?;
     let key = own_key(caller, key)?;
     let name = name_of(&asked.name)?;
-    let folder = drafted(server, &caller.subject, name, FolderKind::General);
+    let mut folder = drafted(server, &caller.subject, name, FolderKind::General);
     let id = folder.id;
+    let store = server.folders()?;
+    folder.volume = server.catalog().read_now("look for a volume", |view| {
+        let typed = asked.volume.as_deref();
+        chosen(view, &caller.subject, typed, store.volumes())
+    })?;
     // Each directory that is made in vain costs the disk five writes that are waited for.
     if key.is_none() {
         server.catalog().read_now("look for a folder", |view| {
@@ -136,6 +144,9 @@ pub async fn create(
         .catalog()
         .write(Lane::Requests, "make a folder", move |rows| {
             once(rows, key.as_ref(), || {
+                if let Some(volume) = folder.volume {
+                    still_admits(rows, &caller.subject, volume)?;
+                }
                 insert(rows, &caller, &folder)?;
                 again(rows, &caller, folder.id, rows.now)
             })
@@ -271,6 +282,28 @@ async fn edit(
             again(rows, &caller, before.id, rows.now)
         })
         .await
+}
+
+/// Refuses a launch that mounts a folder whose volume is gone or does not answer, as it was looked at last. Costs no look at
+/// one.
+///
+/// Errors: `volume.absent`, `volume.hung`, each at its field.
+pub(super) fn refuse_unmounted(
+    volumes: &VolumeShelf,
+    view: &ReadTransaction<'_>,
+    mounts: &[FolderMount],
+) -> Result<(), Failure> {
+    for (number, mount) in mounts.iter().enumerate() {
+        let found = view.folder(mount.folder)?;
+        let Some(volume) = found.and_then(|found| found.folder.volume) else {
+            continue;
+        };
+        if let Some(sight) = volumes.sight(volume) {
+            let refused = sight.state.refuse_reading();
+            refused.map_err(|refusal| refusal.at(format!("/mounts/{number}/folder")))?;
+        }
+    }
+    Ok(())
 }
 
 /// The home folder of a launch that mounts `home`, with its directory, where its owner has none yet. The launch writes its
@@ -572,6 +605,7 @@ fn drafted(server: &Server, subject: &Subject, name: FolderName, kind: FolderKin
         name,
         kind,
         state: FolderState::Ready,
+        volume: None,
         created_at: now,
         used_at: None,
         trashed_at: None,
@@ -611,6 +645,19 @@ fn refuse_full(view: &ReadTransaction<'_>, owner: UserId) -> Result<(), Failure>
 }
 
 async fn make_directory(server: &Server, folder: &Folder) -> Result<(), Failure> {
+    if let Some(volume) = folder.volume {
+        let (store, id) = (server.folders()?, folder.id);
+        let permit = server.folder_turns().enter_volume(volume)?;
+        let shelf = store.volumes().clone();
+        let made = on_volume(&shelf, volume, move || {
+            let _permit = permit;
+            store.create_on(volume, id)
+        });
+        return made.await?.map_err(|error| match refusal_of(&error) {
+            Some(refusal) => refusal.at("/volume").into(),
+            None => folder_failure(error),
+        });
+    }
     let now = server.clock().now();
     let bytes = server
         .catalog()
@@ -649,7 +696,11 @@ fn refused(folders: &FolderStore, limit: FolderLimit, error: io::Error) -> Failu
 fn discard(server: &Server, id: FolderId) {
     let removed = server
         .folders()
-        .and_then(|folders| folders.remove_empty(id).map_err(folder_failure));
+        .and_then(|folders| match folders.volume_of(id) {
+            // No request waits for a volume.
+            Some(_) => Ok(()),
+            None => folders.remove_empty(id).map_err(folder_failure),
+        });
     if let Err(failure) = removed {
         let error = base::observe::chain(&failure);
         tracing::warn!(%error, "an unused folder stays on the disk for a day");
@@ -679,7 +730,8 @@ fn show(
         id: row.folder.owner,
         name: row.owner_name,
     };
-    FolderView::new(row.folder, owner, right.and_then(|right| right.files))
+    let right = right.and_then(|right| right.files);
+    FolderView::new(row.folder, owner, row.volume_name, right)
 }
 
 pub(crate) fn note(

@@ -25,6 +25,7 @@ use crate::catalog::request_key::RequestKey;
 use crate::catalog::{Lane, ReadTransaction};
 use crate::{Failure, Server, ServerFault};
 
+pub mod environments;
 pub mod registry;
 #[cfg(test)]
 mod tests;
@@ -108,8 +109,21 @@ pub async fn import_once(
         .filter(|text| !text.trim().is_empty())
         .map(|text| parse_reference(&text).map_err(|refusal| refusal.at("/reference")))
         .transpose()?;
+    let source = origin(caller, source)?;
+    let file = look_at(server, source.clone()).await?;
+    let input = ImportInput {
+        source,
+        reference,
+        file,
+        bundle: None,
+    };
+    begin(server, caller, input, key).await
+}
+
+/// Where the job finds an archive. Errors: `image.path-denied`, `image.path-relative`.
+fn origin(caller: &Caller, source: ImportSource) -> Result<ImportOrigin, Failure> {
     let owner = caller.subject.user.to_string();
-    let source = match source {
+    Ok(match source {
         ImportSource::Upload(id) => ImportOrigin::Upload { id: id.0, owner },
         ImportSource::Path(path) => {
             if caller.via != Via::LocalRoot {
@@ -120,14 +134,7 @@ pub async fn import_once(
             }
             ImportOrigin::Path(path)
         }
-    };
-    let file = look_at(server, source.clone()).await?;
-    let input = ImportInput {
-        source,
-        reference,
-        file,
-    };
-    begin(server, caller, input, key).await
+    })
 }
 
 /// The operation that was begun by this key before, as it is now.
@@ -177,9 +184,10 @@ async fn begin(
             let begun = once(rows, key.as_ref(), || {
                 let open = rows.open_operations()?;
                 let is_same = |other: &&OperationRow| match &input.source {
-                    ImportOrigin::Upload { .. } => {
-                        other.input.get("source") == row.input.get("source")
-                    }
+                    // An archive of images is checked otherwise than a bundle of an environment.
+                    ImportOrigin::Upload { .. } => ["source", "bundle"]
+                        .iter()
+                        .all(|part| other.input.get(part) == row.input.get(part)),
                     ImportOrigin::Registry { .. } => other.input == row.input,
                     ImportOrigin::Path(_) | ImportOrigin::Pushed { .. } => false,
                 };
@@ -276,6 +284,12 @@ pub async fn remove(
             Ok(image)
         })
         .await?;
+    free(server).await;
+    Ok(removed)
+}
+
+/// Gives back the bytes that no row needs any more.
+async fn free(server: &Server) {
     let server = server.clone();
     let freed = tokio::task::spawn_blocking(move || {
         forget_unnamed_between_imports(server.catalog(), &*server.image_store()?)?;
@@ -293,7 +307,6 @@ pub async fn remove(
         }
         Err(ended) => tracing::warn!(error = %ended, "layers were not freed"),
     }
-    Ok(removed)
 }
 
 /// Has all users of its domain see an image that was made of a session, which its owner alone decides, or its owner alone

@@ -58,8 +58,10 @@ pub async fn own(server: &Server, caller: &Caller) -> Result<StorageView, Failur
         .catalog()
         .read("show what folders take", move |view| {
             let limit = folder_limit(view, user, domain, now)?;
-            let counted = view.folders_of(user)?.into_iter();
-            let counted = counted.filter_map(|one| one.folder.counted);
+            // Those on volumes are held to no limit, and take none of it.
+            let own = view.folders_of(user)?.into_iter();
+            let own = own.filter(|one| one.folder.volume.is_none());
+            let counted = own.filter_map(|one| one.folder.counted);
             let counted: u64 = counted.map(|one| one.bytes).sum();
             let kept = view.storage_of(user)?.map(|warning| warning.taken);
             let taken = seen.or(kept);

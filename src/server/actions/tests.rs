@@ -328,6 +328,9 @@ async fn every_act_asks_for_its_capability_first() {
         (SessionsRead, "images.used", |s, c| images::used(s, c)),
         (SessionsRead, "storage.list", |s, c| storage::list(s, c)),
         (SessionsRead, "storage.own", |s, c| storage::own(s, c)),
+        (SessionsRead, "volumes.list", |s, c| volumes::list(s, c)),
+        (SessionsRead, "volumes.usable", |s, c| volumes::usable(s, c)),
+        (SessionsRead, "volumes.get", |s, c| volumes::get(s, c, "x")),
         (ImagesRead, "images.get", |s, c| images::get(s, c, "x")),
         (ImagesRead, "operations.list", |s, c| operations::list(s, c)),
         (ImagesRead, "operations.get", |s, c| operations::get(
@@ -585,6 +588,22 @@ async fn every_act_asks_for_its_capability_first() {
         )),
         (SystemWrite, "branding.reset", |s, c| branding::reset(
             s, c, None
+        )),
+        (SystemWrite, "volumes.create", |s, c| volumes::create(
+            s,
+            c,
+            Default::default(),
+            None
+        )),
+        (SystemWrite, "volumes.change", |s, c| volumes::change(
+            s,
+            c,
+            "x",
+            Default::default(),
+            None
+        )),
+        (SystemWrite, "volumes.remove", |s, c| volumes::remove(
+            s, c, "x"
         )),
         (SystemRead, "webhooks.list", |s, c| webhooks::list(s, c)),
         (SystemRead, "webhooks.get", |s, c| webhooks::get(s, c, "x")),

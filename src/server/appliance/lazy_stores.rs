@@ -20,6 +20,7 @@ use store::images::limits::ImportLimits;
 use store::quota::{CountingKeeper, ScopeKeeper};
 use store::registry::{RegistryLimits, RegistryStore};
 use store::uploads::{UploadError, UploadLimits, UploadStore};
+use store::volumes::refusal_of;
 
 use crate::{Failure, ServerFault};
 
@@ -151,6 +152,9 @@ pub(crate) fn upload_failure(error: UploadError) -> Failure {
 }
 
 pub(crate) fn folder_failure(error: io::Error) -> Failure {
+    if let Some(refusal) = refusal_of(&error) {
+        return refusal.into();
+    }
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => refusals::disk_full().into(),
         io::ErrorKind::ReadOnlyFilesystem => refusals::disk_read_only().into(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use rules::folder::{Folder, FolderKind, FolderName, FolderState, FolderUse};
-use rules::names::{FolderId, UserId, UserName};
+use rules::names::{FolderId, UserId, UserName, VolumeId};
 use rules::permissions::Reach;
 use rules::tenancy::DomainId;
 use rules::units::Timestamp;
@@ -20,6 +20,8 @@ use crate::Failure;
 pub(crate) struct FolderRecord {
     pub(crate) folder: Folder,
     pub(crate) owner_name: UserName,
+    /// None: it lies on the box's own disk.
+    pub(crate) volume_name: Option<String>,
 }
 
 const FOLDER: ReachedTable = ReachedTable {
@@ -40,6 +42,7 @@ fn folder_row(row: &Row<'_>) -> rusqlite::Result<FolderRecord> {
             name: value::word(row, "name", |text| FolderName::parse(text).ok())?,
             kind: value::word(row, "kind", FolderKind::parse)?,
             state: value::word(row, "state", FolderState::parse)?,
+            volume: value::id_or_none(row, "volume")?.map(VolumeId),
             created_at: value::time(row, "created_at")?,
             used_at: value::time_or_none(row, "used_at")?,
             trashed_at: value::time_or_none(row, "trashed_at")?,
@@ -50,6 +53,7 @@ fn folder_row(row: &Row<'_>) -> rusqlite::Result<FolderRecord> {
             generation: value::unsigned(row, "generation")?,
         },
         owner_name: value::word(row, "owner_name", |text| UserName::parse(text).ok())?,
+        volume_name: row.get("volume_name")?,
     })
 }
 
@@ -60,9 +64,11 @@ impl ReadTransaction<'_> {
         values: impl Params,
     ) -> Result<Vec<FolderRecord>, Failure> {
         let mut statement = self.connection.prepare_cached(&format!(
-            "select folder.*, user.domain as domain, user.name as owner_name
+            "select folder.*, user.domain as domain, user.name as owner_name,
+                 volume.name as volume_name
              from (select * from folder where {condition}) as folder
              join user on user.id = folder.owner
+             left join volume on volume.id = folder.volume
              order by user.name, folder.trashed_at is not null, folder.name, folder.id"
         ))?;
         let rows = statement.query_map(values, folder_row)?;
@@ -135,8 +141,9 @@ impl Rows<'_> {
     pub(crate) fn insert_folder(&self, folder: &Folder) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
-                "insert into folder (id, owner, name, kind, state, created_at, generation)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "insert into folder
+                     (id, owner, name, kind, state, created_at, generation, volume)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )?
             .execute((
                 folder.id.0.as_bytes(),
@@ -146,6 +153,7 @@ impl Rows<'_> {
                 folder.state.word(),
                 folder.created_at.as_millis(),
                 value::signed(folder.generation),
+                folder.volume.map(|volume| *volume.0.as_bytes()),
             ))?;
         Ok(())
     }

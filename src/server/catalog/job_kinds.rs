@@ -22,6 +22,16 @@ pub(crate) struct ImportInput {
     /// Name of the file, for users; empty in rows of earlier versions.
     #[serde(default)]
     pub(crate) file: String,
+    /// The archive is a bundle of an environment; None: of images alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) bundle: Option<BundleChoice>,
+}
+
+/// What an administrator takes of a bundle that would be refused otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BundleChoice {
+    pub(crate) accept_unsigned: bool,
+    pub(crate) allow_older: bool,
 }
 
 /// What one commit works on, as its row keeps it.

@@ -82,7 +82,8 @@ impl ReadTransaction<'_> {
         let (reached, value) = condition(reach, FOLDERS, "?1");
         let mut statement = self.connection.prepare_cached(&format!(
             "select folder.owner, user.name as owner_name, user.domain,
-                 sum(coalesce(folder.bytes, 0)) as counted,
+                 sum(case when folder.volume is null then coalesce(folder.bytes, 0) else 0 end)
+                     as counted,
                  storage.used, storage.max_bytes, storage.at
              from folder
              join user on user.id = folder.owner
@@ -106,7 +107,9 @@ impl ReadTransaction<'_> {
     /// Everybody who has folders, those in the trash included. O(folders).
     pub(crate) fn folder_owners(&self) -> Result<Vec<FolderOwner>, Failure> {
         let mut statement = self.connection.prepare_cached(
-            "select folder.owner, user.domain, sum(coalesce(folder.bytes, 0)) as counted
+            "select folder.owner, user.domain,
+                 sum(case when folder.volume is null then coalesce(folder.bytes, 0) else 0 end)
+                     as counted
              from folder
              join user on user.id = folder.owner
              group by folder.owner",

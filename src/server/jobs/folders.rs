@@ -10,10 +10,12 @@ use base::observe::chain;
 use rules::folder::{FolderState, FolderUse, TRASH_DAYS};
 use rules::names::FolderId;
 use rules::units::Timestamp;
+use rules::volume::VolumeState;
 use store::folders::FolderStore;
 use store::trees::Thrown;
 
 use crate::actions::folders::note;
+use crate::actions::volumes::on_volume;
 use crate::appliance::lazy_stores::folder_failure;
 use crate::catalog::Lane;
 use crate::{Failure, Server, ServerFault};
@@ -55,26 +57,68 @@ async fn sweep(server: &Server) -> Result<(), Failure> {
     let catalog = server.catalog().clone();
     let uploads_at = server.clock().now();
     let removed_since = trashed_before(uploads_at);
-    off_thread(move || {
+    let folders = Arc::clone(&store);
+    let on_volumes = off_thread(move || {
         store.forget_listings();
         store.empty(|| true).map_err(folder_failure)?;
         let all = store.all().map_err(folder_failure)?;
         let now = SystemTime::now();
+        let mut on_volumes = Vec::new();
         for (id, changed) in all {
+            let is_old = now.duration_since(changed).is_ok_and(|age| age >= UNNAMED);
+            let is_left =
+                is_old && !catalog.read_now("look for a folder", |view| view.knows_folder(id))?;
+            if let Some(volume) = store.volume_of(id) {
+                on_volumes.push((volume, id, is_left));
+                continue;
+            }
             if store.is_near(id) || is_turn(id, uploads_at) {
                 tidy(&store, id, removed_since, uploads_at);
             }
-            let is_old = now.duration_since(changed).is_ok_and(|age| age >= UNNAMED);
-            if !is_old || catalog.read_now("look for a folder", |view| view.knows_folder(id))? {
-                continue;
-            }
-            if let Err(error) = store.remove_empty(id) {
-                tracing::warn!(folder = %id, %error, "a directory stays that belongs to no folder");
+            if is_left {
+                remove_left(&store, id);
             }
         }
-        Ok(())
+        Ok(on_volumes)
     })
-    .await
+    .await?;
+    let shelf = folders.volumes();
+    for volume in shelf.all().map_err(folder_failure)? {
+        let state = shelf.sight(volume).map(|sight| sight.state);
+        if state != Some(VolumeState::Ready) {
+            continue;
+        }
+        let store = Arc::clone(&folders);
+        let emptied = on_volume(shelf, volume, move || store.empty_volume(volume));
+        let emptied = emptied
+            .await
+            .and_then(|emptied| emptied.map_err(folder_failure));
+        if let Err(failure) = emptied {
+            tracing::warn!(%volume, error = %chain(&failure), "the trash of a volume cannot be emptied");
+        }
+    }
+    for (volume, id, is_left) in on_volumes {
+        let store = Arc::clone(&folders);
+        if !store.is_near(id) {
+            continue;
+        }
+        let swept = on_volume(shelf, volume, move || {
+            tidy(&store, id, removed_since, uploads_at);
+            if is_left {
+                remove_left(&store, id);
+            }
+        });
+        if let Err(failure) = swept.await {
+            tracing::warn!(%volume, error = %chain(&failure), "folders of a volume wait for the next look");
+        }
+    }
+    Ok(())
+}
+
+fn remove_left(store: &FolderStore, id: FolderId) {
+    if let Err(error) = store.remove_empty(id) {
+        tracing::warn!(folder = %id, %error, "a directory stays that belongs to no folder");
+    }
 }
 
 /// Whether it is the hour of a folder that has to be mounted to be looked into. Each has one of 23, so that it is another one
@@ -146,7 +190,11 @@ async fn purge_one(server: &Server, id: FolderId, since: Timestamp) -> Result<()
         return Ok(());
     }
     let store = server.folders()?;
-    let thrown = off_thread(move || store.throw(id).map_err(folder_failure)).await?;
+    let folders = Arc::clone(&store);
+    let thrown = beside(&folders, id, move || {
+        store.throw(id).map_err(folder_failure)
+    })
+    .await?;
     if thrown == Thrown::Stays {
         // It is removed where it lies, which a loss of power may end: its row stays until the next look finds it gone.
         return Ok(());
@@ -173,7 +221,8 @@ async fn count(server: &Server, mounted: &mut BTreeSet<FolderId>) -> Result<(), 
     for id in due.union(&before).copied() {
         let store: Arc<FolderStore> = server.folders()?;
         let at = server.clock().now();
-        let counted = off_thread(move || {
+        let folders = Arc::clone(&store);
+        let counted = beside(&folders, id, move || {
             if !store.has(id) {
                 return Ok(None);
             }
@@ -184,8 +233,12 @@ async fn count(server: &Server, mounted: &mut BTreeSet<FolderId>) -> Result<(), 
                     Ok(None)
                 }
             }
-        })
-        .await?;
+        });
+        let counted = match counted.await {
+            // What hangs is counted by a later look.
+            Err(Failure::Refusal(_)) => continue,
+            counted => counted?,
+        };
         let Some(size) = counted else { continue };
         let counted = FolderUse {
             bytes: size.bytes,
@@ -200,6 +253,20 @@ async fn count(server: &Server, mounted: &mut BTreeSet<FolderId>) -> Result<(), 
             .await?;
     }
     Ok(())
+}
+
+/// Works on one folder: on a volume, on a thread that others do without where it hangs.
+///
+/// Errors: `volume.hung`; those of the work.
+async fn beside<T: Send + 'static>(
+    store: &FolderStore,
+    id: FolderId,
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    match store.volume_of(id) {
+        Some(volume) => on_volume(store.volumes(), volume, work).await?,
+        None => off_thread(work).await,
+    }
 }
 
 async fn off_thread<T: Send + 'static>(

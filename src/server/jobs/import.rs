@@ -2,6 +2,7 @@
 //! crash anywhere leaves an open row, and the next start does all of it again; layers that are there already cost only
 //! the reading.
 
+use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use store::images::archive::Archive;
 use store::images::config::own_architecture;
 use store::images::digest::Sha256Digest;
+use store::images::environment::{BundleCheck, CheckedBundle};
 use store::images::record::ImageRecord;
 use store::images::{ArchiveImport, ImportStage, ImportStatus, ImportedImage};
 use store::registry::RegistryStore;
@@ -23,11 +25,13 @@ use store::registry::manifest::{self, MAX_MANIFEST_BYTES, ManifestOrIndex, Named
 use super::outcome::{JobFailure, JobProgress, JobResult};
 use super::registry_pull;
 use super::runner::{JobKind, RunningJob};
+use crate::actions::images::environments::{may_follow, trusted};
 use crate::appliance::lazy_stores::{LazyStores, image_failure, upload_failure};
 use crate::appliance::unnamed_images::forget_unnamed;
 use crate::appliance::unused_blobs::forget_unused_blobs;
+use crate::catalog::environments::{EnvironmentImageRow, EnvironmentRow, EnvironmentTexts};
 use crate::catalog::events::NewEvent;
-use crate::catalog::job_kinds::{IMAGE_IMPORT, ImportInput, ImportOrigin};
+use crate::catalog::job_kinds::{BundleChoice, IMAGE_IMPORT, ImportInput, ImportOrigin};
 use crate::catalog::jobs::OperationRow;
 use crate::catalog::manifests::{BlobRow, ManifestRow};
 use crate::catalog::{Catalog, Rows};
@@ -50,6 +54,8 @@ struct ImportedArchive {
     images: Vec<ImportedImage>,
     /// Of the only image, where it came through the registry.
     manifest: Option<ManifestRow>,
+    /// What it says of itself, where it is one of an environment.
+    bundle: Option<CheckedBundle>,
 }
 
 /// An archive ready to be read.
@@ -158,6 +164,10 @@ impl ImportJobs {
             name,
             manifest,
         } = self.open(job, input)?;
+        let bundle = match input.bundle {
+            Some(choice) => Some(self.checked(job, &archive, choice)?),
+            None => None,
+        };
         let imported = images.import(
             ArchiveImport {
                 archive,
@@ -179,10 +189,58 @@ impl ImportJobs {
                 .at("/reference")
                 .into());
         }
+        if let Some(bundle) = &bundle {
+            // The file may have changed since it was checked; what came in then is none of the bundle's.
+            let named = bundle.manifest.images.iter().map(|image| &image.digest);
+            let named: BTreeSet<String> = named.cloned().collect();
+            let came: BTreeSet<String> = imported
+                .iter()
+                .map(|image| image.record.id.to_string())
+                .collect();
+            if named != came {
+                forget_unnamed(&self.catalog, &images)?;
+                return Err(refusals::environment_images_differ().into());
+            }
+        }
         Ok(ImportedArchive {
             images: imported,
             manifest,
+            bundle,
         })
+    }
+
+    /// Reads a bundle whole before anything of it is unpacked.
+    fn checked(
+        &self,
+        job: &RunningJob<'_>,
+        archive: &Archive,
+        choice: BundleChoice,
+    ) -> Result<CheckedBundle, Failure> {
+        let Archive::File(file) = archive else {
+            return Err(refusals::environment_not_a_bundle().into());
+        };
+        let server = self.server.upgrade();
+        let settings = server.map(|server| server.settings());
+        let settings =
+            settings.ok_or_else(|| ServerFault::new("check a bundle", "the server ends"))?;
+        let check = BundleCheck {
+            file,
+            trusted: &trusted(&settings)?,
+            accept_unsigned: choice.accept_unsigned,
+            cancelled: job.stop(),
+        };
+        let checked = check.run(&mut |done, total| {
+            job.report(JobProgress {
+                step: "checking the bundle".to_owned(),
+                done,
+                total,
+            });
+        });
+        let bundle = checked.map_err(image_failure)?;
+        self.catalog.read_now("look for environments", |view| {
+            may_follow(view, &bundle.manifest, &bundle.digest, choice.allow_older)
+        })?;
+        Ok(bundle)
     }
 
     fn open(&self, job: &RunningJob<'_>, input: &ImportInput) -> Result<OpenedArchive, Failure> {
@@ -324,9 +382,15 @@ fn write(
     actor: &str,
 ) -> Result<Value, Failure> {
     let mut results = Vec::new();
+    let mut of_environment = Vec::new();
     for image in &imported.images {
-        for reference in references(&image.record, reference) {
+        let named = match &imported.bundle {
+            Some(bundle) => named_by(bundle, &image.record),
+            None => references(&image.record, reference),
+        };
+        for reference in named {
             let id = keep(rows, &image.record, &reference, actor)?;
+            of_environment.push((id, reference.clone()));
             if let Some(manifest) = &imported.manifest {
                 rows.put_manifest(id, manifest)?;
             }
@@ -340,7 +404,65 @@ fn write(
             }));
         }
     }
-    Ok(json!({ "images": results }))
+    let Some(bundle) = &imported.bundle else {
+        return Ok(json!({ "images": results }));
+    };
+    let manifest = &bundle.manifest;
+    let mut images = Vec::new();
+    for (image, reference) in of_environment {
+        let planned = manifest
+            .images
+            .iter()
+            .find(|one| one.reference == reference);
+        images.push(EnvironmentImageRow {
+            image,
+            recommended: planned
+                .map(|one| one.recommended.clone())
+                .unwrap_or_default(),
+        });
+    }
+    let row = EnvironmentRow {
+        name: manifest.name.clone(),
+        version: manifest.version.clone(),
+        about: manifest.about.clone(),
+        digest: bundle.digest.to_string(),
+        signer: bundle.signer.clone(),
+        imported_at: rows.now,
+    };
+    let texts = EnvironmentTexts {
+        sbom: bundle.sbom.clone(),
+        licences: bundle.licences.clone(),
+    };
+    rows.put_environment(&row, &texts, &images)?;
+    // Who vouched for it stays in the log when the version is removed.
+    let signed = match &row.signer {
+        Some(signer) => format!("signed by {signer}"),
+        None => "unsigned".to_owned(),
+    };
+    let what = format!("{} {} {signed}", row.name, row.version);
+    rows.note(NewEvent {
+        actor,
+        topic: "images",
+        object: &row.name,
+        scope: rules::tenancy::Scope::domain(rules::tenancy::DomainId::DEFAULT),
+        code: "environment.imported",
+        before: "",
+        after: &what,
+    })?;
+    Ok(json!({
+        "environment": { "name": row.name, "version": row.version, "signer": row.signer },
+        "images": results,
+    }))
+}
+
+/// What a bundle calls this image.
+fn named_by(bundle: &CheckedBundle, record: &ImageRecord) -> Vec<String> {
+    let digest = record.id.to_string();
+    let images = bundle.manifest.images.iter();
+    images
+        .filter(|image| image.digest == digest)
+        .map(|image| image.reference.clone())
+        .collect()
 }
 
 /// Makes sure that a row of this reference names this image, and gives its id.
@@ -359,8 +481,8 @@ fn keep(
             return Ok(known.id);
         }
         // The name moves to the new image, as tags do. The old one keeps its row while sessions
-        // start from it, under a name that says which it is.
-        if rows.image_users(known.id)? == 0 {
+        // start from it or an environment has it, under a name that says which it is.
+        if rows.image_users(known.id)? == 0 && rows.environments_of_image(known.id)? == 0 {
             rows.remove_image(known.id)?;
         } else {
             rows.rename_image(known.id, &old_name(&known))?;

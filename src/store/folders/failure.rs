@@ -8,6 +8,8 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use rustix::io::Errno;
 
+use crate::volumes::refusal_of;
+
 /// Why nothing was done with the files of a folder.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
@@ -60,10 +62,11 @@ pub(super) fn failed<E: Into<io::Error>>(
 
 /// What the kernel said about a file of ours.
 pub(super) fn fault(what: &'static str) -> impl Fn(io::Error) -> FolderError {
-    move |source| match Errno::from_io_error(&source) {
-        Some(Errno::NOSPC | Errno::DQUOT) => refusals::disk_full().into(),
-        Some(Errno::ROFS) => refusals::disk_read_only().into(),
-        _ => FolderError::Fault { what, source },
+    move |source| match (refusal_of(&source), Errno::from_io_error(&source)) {
+        (Some(refusal), _) => refusal.into(),
+        (None, Some(Errno::NOSPC | Errno::DQUOT)) => refusals::disk_full().into(),
+        (None, Some(Errno::ROFS)) => refusals::disk_read_only().into(),
+        (None, _) => FolderError::Fault { what, source },
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where the files of one folder are while they are worked on, and whether more of them fits within the limit of its owner's
 //! folders. Never looks at the room of the machine's disk, and never decides who may.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rules::codes::DISK_FULL;
@@ -12,6 +12,7 @@ use super::beneath::FolderTop;
 use super::failure::{FolderError, fault};
 use super::{DATA, REMOVED, STAGING};
 use crate::quota::{ScopeKeeper, ScopeLease, ScopePlace};
+use crate::volumes::OpenVolume;
 
 /// Where a folder is. While this is held, its scope stays mounted.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub(super) struct FoundFolder {
     pub(super) own: PathBuf,
     /// The scope that it lies in.
     pub(super) scope: Option<(ScopePlace, ScopeLease)>,
+    /// The volume that it lies on: `own` leads through it.
+    pub(super) volume: Option<OpenVolume>,
     pub(super) keeper: Arc<dyn ScopeKeeper>,
 }
 
@@ -37,6 +40,14 @@ impl FoundFolder {
     /// Where what was removed lies, on the same one.
     pub(super) fn removed(&self) -> PathBuf {
         self.own.join(REMOVED)
+    }
+
+    /// What tells how much room there is for more files of it: `folders`, but for one on a volume.
+    pub(super) fn disk<'a>(&'a self, folders: &'a Path) -> &'a Path {
+        match self.volume {
+            Some(_) => &self.own,
+            None => folders,
+        }
     }
 
     /// Opens the directory that sessions mount. What is open keeps the scope mounted by itself.

@@ -160,7 +160,7 @@ pub struct StagingWriter {
     synced: u64,
     bytes: Option<u64>,
     found: FoundFolder,
-    /// On the disk of the machine.
+    /// On the disk of the machine, or on the volume of the folder.
     disk: PathBuf,
     mark: PathBuf,
     checksum: Option<(PieceChecksum, RunningChecksum)>,
@@ -264,7 +264,7 @@ impl FolderStore {
         let place = found.staging();
         make(&place).map_err(full)?;
         found.refuse_beyond_limit(bytes.max(1))?;
-        refuse_full_disk(&self.folders, bytes)?;
+        refuse_full_disk(found.disk(&self.folders), bytes)?;
         let upload = Uuid::now_v7();
         let note = StagedNote {
             declared,
@@ -363,6 +363,7 @@ impl FolderStore {
             };
             (checksum, running)
         };
+        let disk = found.disk(&self.folders).to_owned();
         Ok(StagingWriter {
             _permit: permit,
             part,
@@ -371,7 +372,7 @@ impl FolderStore {
             synced: offset,
             bytes: staged.declared.bytes,
             found,
-            disk: self.folders.clone(),
+            disk,
             mark,
             checksum: checksum.map(running),
         })

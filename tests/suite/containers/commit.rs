@@ -25,14 +25,14 @@ use super::ground::Ground;
 use super::images::{NoImages, executable, layout_of, member, until};
 
 /// A program that waits for signals, for ever.
-fn stay() -> Vec<u8> {
+pub(super) fn stay() -> Vec<u8> {
     // pause(), then again.
     executable(&[0xb8, 34, 0, 0, 0, 0x0f, 0x05, 0xeb, 0xf7])
 }
 
 /// What a session's root is on this machine, and the first of its ids.
-struct Inside {
-    root: PathBuf,
+pub(super) struct Inside {
+    pub(super) root: PathBuf,
     base: u32,
 }
 
@@ -54,7 +54,12 @@ fn inside(run: &Path, session: &SessionView) -> Option<Inside> {
     })
 }
 
-async fn running(server: &Server, run: &Path, name: &str, image: &str) -> (SessionView, Inside) {
+pub(super) async fn running(
+    server: &Server,
+    run: &Path,
+    name: &str,
+    image: &str,
+) -> (SessionView, Inside) {
     let root = access::local_root(server);
     let request = LaunchRequest {
         name: Some(name.to_owned()),
@@ -75,7 +80,7 @@ async fn running(server: &Server, run: &Path, name: &str, image: &str) -> (Sessi
     (seen, inside)
 }
 
-async fn over(server: &Server, begun: &OperationView) -> OperationView {
+pub(super) async fn over(server: &Server, begun: &OperationView) -> OperationView {
     let root = access::local_root(server);
     until("the work is over", async || {
         let seen = operations::get(server, &root, begun.id).await;

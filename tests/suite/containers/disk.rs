@@ -317,6 +317,7 @@ fn a_session_that_fills_the_disk_by_a_folder_is_paused() {
             subpath: String::new(),
             at: "/data".into(),
             read_only: false,
+            on_volume: false,
         }];
         let greedy = ground.start(&order);
         ground.running(&quiet);

@@ -24,14 +24,14 @@ use super::disk::end_fork_server;
 use super::images::NoImages;
 
 /// Longer than anything here takes on a loaded machine; only a hang reaches it.
-const TIMEOUT: Duration = Duration::from_secs(120);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
 const NODE: NodeId = NodeId(Uuid::from_u128(1));
 const LIMIT: Bytes = Bytes::mib(64);
 /// How each script ends that found everything as it should be: no failure of a program gives it.
 const WELL: i32 = 77;
 
 /// Lets go of everything that is mounted below a directory, however the test ends.
-struct UnmountedBelow(PathBuf);
+pub(super) struct UnmountedBelow(pub(super) PathBuf);
 
 impl Drop for UnmountedBelow {
     fn drop(&mut self) {
@@ -43,7 +43,7 @@ impl Drop for UnmountedBelow {
     }
 }
 
-fn session(number: u128, folder: FolderId, script: &str) -> ContainerOrder {
+pub(super) fn session(number: u128, folder: FolderId, script: &str) -> ContainerOrder {
     ContainerOrder {
         name: format!("{number:032x}-1").parse().expect("a name"),
         hostname: "box".into(),
@@ -67,7 +67,7 @@ fn session(number: u128, folder: FolderId, script: &str) -> ContainerOrder {
     }
 }
 
-fn assign(generation: u64, containers: Vec<ContainerOrder>) -> Assignment {
+pub(super) fn assign(generation: u64, containers: Vec<ContainerOrder>) -> Assignment {
     Assignment {
         node: NODE,
         generation,
@@ -79,7 +79,7 @@ fn assign(generation: u64, containers: Vec<ContainerOrder>) -> Assignment {
 }
 
 /// How a container ended, once it has; a sentence where it never ran.
-async fn ended(link: &mut ServerEnd, name: ContainerName) -> Result<i32, String> {
+pub(super) async fn ended(link: &mut ServerEnd, name: ContainerName) -> Result<i32, String> {
     let end = Instant::now() + TIMEOUT;
     loop {
         let left = end.saturating_duration_since(Instant::now());

@@ -75,7 +75,12 @@ fn no_descriptor_of_the_script_is_open_in_the_command() {
     let Some(ground) = Ground::lay(NAME) else {
         return;
     };
-    let order = with_script(&ground, "(sleep 0.3; ls /proc/$$/fd) | wc -l", "true", false);
+    let order = with_script(
+        &ground,
+        "(sleep 0.3; ls /proc/$$/fd) | wc -l",
+        "true",
+        false,
+    );
     let (_, with) = ground.run(&order);
     let mut plain = ground.shell("(sleep 0.3; ls /proc/$$/fd) | wc -l");
     plain.user = UserOrder::Usual;

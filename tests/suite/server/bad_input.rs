@@ -485,6 +485,16 @@ async fn wrong_users_passwords_tokens_and_imports_are_refused() {
             json!({"name": "t", "scopes": ["me"], "expires_at": "2001-01-01T00:00:00Z"}),
             "422 expires-at.past",
         ),
+        (
+            "/api/v1/environments/import",
+            json!({}),
+            "422 import.source",
+        ),
+        (
+            "/api/v1/environments/import",
+            json!({"upload": "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"}),
+            "404 upload.not-found",
+        ),
         ("/api/v1/images/import", json!({}), "422 import.source"),
         (
             "/api/v1/images/import",

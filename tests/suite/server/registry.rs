@@ -58,14 +58,14 @@ fn member(name: &str, data: &[u8]) -> Vec<u8> {
 }
 
 /// An image of one layer with one file: its layer, configuration and manifest.
-struct SmallImage {
+pub(super) struct SmallImage {
     layer: Vec<u8>,
     config: Vec<u8>,
     manifest: Vec<u8>,
 }
 
 impl SmallImage {
-    fn new(content: &str) -> Self {
+    pub(super) fn new(content: &str) -> Self {
         let mut layer = member("motd", content.as_bytes());
         layer.extend([0; 1024]);
         let machine = match std::env::consts::ARCH {
@@ -105,7 +105,7 @@ impl SmallImage {
     }
 
     /// Lays it down as an OCI layout.
-    fn lay_down(&self, folder: &Path) {
+    pub(super) fn lay_down(&self, folder: &Path) {
         let blobs = folder.join("blobs/sha256");
         std::fs::create_dir_all(&blobs).expect("made");
         for bytes in [&self.layer, &self.config, &self.manifest] {
@@ -178,7 +178,7 @@ fn short(answer: &Answer) -> String {
 }
 
 /// Whether images can be unpacked here; says so for the test where they cannot.
-fn can_unpack(test: &str, the_box: &TheBox) -> bool {
+pub(super) fn can_unpack(test: &str, the_box: &TheBox) -> bool {
     let images = the_box.server.image_store().expect("a store");
     match images.can_unpack() {
         Ok(()) => true,
@@ -517,7 +517,7 @@ async fn an_image_is_pulled_from_another_registry() {
     assert_eq!(done["refusal"]["code"], "registry.answer", "{done}");
 }
 
-async fn ended(the_box: &TheBox, operation: &Value) -> Value {
+pub(super) async fn ended(the_box: &TheBox, operation: &Value) -> Value {
     let id = operation["id"].as_str().expect("an id");
     let path = format!("/api/v1/operations/{id}");
     let begun = Instant::now();

@@ -75,6 +75,9 @@ fn body(route: &DocumentedRoute) -> String {
         Some("ImportRequest") => {
             json!({"upload": "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"}).to_string()
         }
+        Some("EnvironmentImport") => {
+            json!({"upload": "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"}).to_string()
+        }
         Some("ImagePull") => json!({"image": "registry.example/tiny:1"}).to_string(),
         Some("CertificateRequest") => json!({"names": ["gpu.lab"]}).to_string(),
         Some("CertificateImport") => json!({"certificate": "none"}).to_string(),
@@ -113,6 +116,8 @@ fn body(route: &DocumentedRoute) -> String {
         Some("ResourceGroupWindows") => json!({"windows": []}).to_string(),
         Some("NewAppShare") => json!({}).to_string(),
         Some("NewFolderShare") => json!({"user": "jae"}).to_string(),
+        Some("NewVolume") => json!({"name": "big", "path": "/mnt/no-such-volume"}).to_string(),
+        Some("VolumePatch") => json!({"name": "bigger"}).to_string(),
         Some("NewFolder") => json!({"name": "new"}).to_string(),
         Some("FolderPatch") => json!({"name": "newer"}).to_string(),
         Some("NewFolderDirectory") => json!({"path": "new"}).to_string(),

@@ -25,7 +25,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 61] = [
+const PAGES: [&str; 63] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -55,6 +55,7 @@ const PAGES: [&str; 61] = [
     "/statements/signed",
     "/history?of=user:WORD.user",
     "/images",
+    "/environments",
     "/events",
     "/events?q=user:WORD.user",
     "/events?q=WORD",
@@ -68,6 +69,7 @@ const PAGES: [&str; 61] = [
     "/courses?q=WORD",
     "/courses/COURSE",
     "/folders",
+    "/storage",
     "/folders/FOLDER/files",
     "/folders/FOLDER/removed",
     "/folders/FOLDER/sharing",

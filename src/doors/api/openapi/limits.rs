@@ -123,6 +123,15 @@ fn in_folder() -> Value {
     json!({"pattern": below_folder(), "minLength": 1})
 }
 
+/// An archive or a bundle lies in an upload or, for root on the machine, at a path.
+fn one_archive() -> Value {
+    json!({
+        "if": {"required": ["upload"], "properties": {"upload": {"type": "string"}}},
+        "then": {"properties": {"path": {"type": "null"}}},
+        "else": {"required": ["path"], "properties": {"path": {"type": "string"}}},
+    })
+}
+
 fn image() -> Value {
     json!({"pattern": IMAGE, "maxLength": MAX_REFERENCE_LENGTH})
 }
@@ -546,15 +555,9 @@ fn all() -> Vec<(&'static str, Value)> {
             "/ImagePull/properties/image",
             json!({"minLength": 3, "maxLength": 512}),
         ),
-        (
-            // One archive to read from.
-            "/ImportRequest",
-            json!({
-                "if": {"required": ["upload"], "properties": {"upload": {"type": "string"}}},
-                "then": {"properties": {"path": {"type": "null"}}},
-                "else": {"required": ["path"], "properties": {"path": {"type": "string"}}},
-            }),
-        ),
+        // One archive to read from.
+        ("/ImportRequest", one_archive()),
+        ("/EnvironmentImport", one_archive()),
         ("/NewUser/properties/password", password()),
         ("/NewPassword/properties/password", password()),
         ("/SetupRequest/properties/password", password()),

@@ -585,6 +585,50 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/environments",
+        operation: "listEnvironments",
+        tag: "images",
+        summary: "List environments that came as bundles, each version",
+        needs: IMAGES_READ,
+        answer: SuccessReply::Schema("EnvironmentPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/environments/import",
+        operation: "importEnvironment",
+        tag: "images",
+        summary: "Bring in a bundle of an environment that was uploaded",
+        needs: IMAGES_WRITE,
+        body: Some("EnvironmentImport"),
+        status: 202,
+        answer: SuccessReply::Schema("Operation"),
+        refusals: &[400, 404, 409, 422, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/environments/{id}",
+        operation: "getEnvironment",
+        tag: "images",
+        summary: "Show one version with its packages and licences: NAME, which is the newest, or NAME:VERSION",
+        needs: IMAGES_READ,
+        answer: SuccessReply::Schema("EnvironmentDetail"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/environments/{id}",
+        operation: "removeEnvironment",
+        tag: "images",
+        summary: "Remove a version, NAME:VERSION, and the images that only it has, which no live session uses",
+        needs: IMAGES_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/images",
         operation: "listImages",
         tag: "images",
@@ -1626,7 +1670,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         body: Some("NewFolder"),
         status: 201,
         answer: SuccessReply::Schema("Folder"),
-        refusals: &[400, 409, 422, 503],
+        refusals: &[400, 404, 409, 422, 503],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1970,6 +2014,62 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "List what the folders of each user take, of yourself and of users whose sessions you see",
         needs: READ,
         answer: SuccessReply::Schema("StoragePage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/volumes",
+        operation: "listVolumes",
+        tag: "folders",
+        summary: "List the volumes that you may make folders on; administrators and auditors of the site see all",
+        needs: READ,
+        answer: SuccessReply::Schema("VolumePage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/volumes",
+        operation: "addVolume",
+        tag: "folders",
+        summary: "Make a mounted file system a volume",
+        needs: SYSTEM_WRITE,
+        body: Some("NewVolume"),
+        status: 201,
+        answer: SuccessReply::Schema("Volume"),
+        refusals: &[400, 404, 409, 422, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/volumes/{id}",
+        operation: "getVolume",
+        tag: "folders",
+        summary: "Show a volume, by name or id",
+        needs: READ,
+        answer: SuccessReply::Schema("Volume"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PATCH",
+        path: "/api/v1/volumes/{id}",
+        operation: "changeVolume",
+        tag: "folders",
+        summary: "Change a volume; another path has to lead to the same file system",
+        needs: SYSTEM_WRITE,
+        body: Some("VolumePatch"),
+        answer: SuccessReply::Schema("Volume"),
+        refusals: &[400, 404, 409, 412, 422, 428, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/volumes/{id}",
+        operation: "removeVolume",
+        tag: "folders",
+        summary: "Forget a volume that no folder lies on; its files stay",
+        needs: SYSTEM_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404, 409],
         ..ROUTE
     },
     DocumentedRoute {

@@ -172,7 +172,14 @@ fn cell(visit: &RequestContext, key: &str, row: &ListedImage, now: Option<Timest
             link(format!("{PATH}/{}", image.id), &image.reference, note, now)
         }
         "what" => TableCell::Text {
-            text: t.images_imported().to_owned(),
+            text: match (image.owner.is_some(), image.shared) {
+                (true, false) => {
+                    let private = t.image_private_of_other();
+                    format!("{} · {private}", t.image_of_session())
+                }
+                (true, true) => t.image_of_session().to_owned(),
+                (false, _) => t.images_imported().to_owned(),
+            },
             note: about(image),
         },
         "size" => TableCell::text(match now {

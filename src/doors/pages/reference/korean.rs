@@ -292,6 +292,20 @@ const SUMMARIES: &[(&str, &str)] = &[
         "지금 나에게 표시되는 공지를 경고부터 나열합니다",
     ),
     (
+        "listVolumes",
+        "폴더를 만들 수 있는 스토리지를 나열합니다. 사이트의 관리자와 감사자는 모든 스토리지를 봅니다",
+    ),
+    ("addVolume", "마운트된 파일 시스템을 스토리지로 만듭니다"),
+    ("getVolume", "스토리지 하나를 이름이나 ID로 보여 줍니다"),
+    (
+        "changeVolume",
+        "스토리지를 변경합니다. 다른 경로도 같은 파일 시스템이어야 합니다",
+    ),
+    (
+        "removeVolume",
+        "폴더가 없는 스토리지를 목록에서 제거합니다. 파일은 남습니다",
+    ),
+    (
         "createAnnouncement",
         "모든 사용자에게 공지합니다. 한 도메인의 사용자에게는 그 도메인의 users:write로 할 수 있습니다",
     ),
@@ -348,6 +362,19 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("listImages", "이미지 목록"),
     ("importImage", "업로드한 아카이브를 가져옵니다"),
+    (
+        "listEnvironments",
+        "번들로 들여온 환경을 버전별로 나열합니다",
+    ),
+    ("importEnvironment", "업로드한 환경 번들을 가져옵니다"),
+    (
+        "getEnvironment",
+        "한 버전을 패키지, 라이선스와 함께 보여 줍니다. NAME은 최신 버전, NAME:VERSION은 그 버전입니다",
+    ),
+    (
+        "removeEnvironment",
+        "살아 있는 세션이 쓰지 않는 버전을 그 버전에만 있는 이미지와 함께 지웁니다",
+    ),
     ("pullImage", "다른 레지스트리의 이미지를 가져옵니다"),
     (
         "shareImage",

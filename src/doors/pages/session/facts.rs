@@ -373,8 +373,9 @@ pub(super) fn settings(t: Text, session: &SessionView) -> Vec<(String, String)> 
     }
     let mounts = session.mounts.iter();
     all.extend(mounts.map(|mount| (t.settings_mount().to_owned(), mount.to_string())));
-    let targets = session.targets.iter();
-    all.extend(targets.map(|target| (t.settings_target().to_owned(), target.clone())));
+    if !session.targets.is_empty() {
+        all.push((t.settings_target().to_owned(), session.targets.join("\n")));
+    }
     all.extend(
         session
             .env

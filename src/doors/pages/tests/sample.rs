@@ -32,6 +32,9 @@ use super::super::folders::{
 use super::super::gpus::{self, GpuPage, GpusPage};
 use super::super::history;
 use super::super::hues;
+use super::super::images::environments::{
+    EnvironmentDetailPage, EnvironmentImageLine, EnvironmentLine, EnvironmentsPage,
+};
 use super::super::images::{ImageDetailPage, ImageUse, ImagesPage, ImportRow};
 use super::super::launch::{self, LaunchFields, LaunchPage, NamedSize, SizePicker, Slider};
 use super::super::layout::{AnnouncementBanner, Nav, PageLayout, SignedInUser, SiteLook, Theme};
@@ -65,6 +68,7 @@ use super::super::tls::{self, TlsPage};
 use super::super::trust::{self, TrustPage};
 use super::super::user;
 use super::super::user_roles;
+use super::super::volumes::{NewVolumeForm, VolumeLine, VolumesPage};
 use super::super::webhooks::{NewWebhookForm, WebhookLine, WebhooksPage};
 use super::super::wizard::{self, WizardPage, WizardView};
 use crate::doors::launch_texts::LaunchTexts;
@@ -125,6 +129,9 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         ("queue-empty", queue(t, false).render()),
         ("images", images(t).render()),
         ("image", image(t).render()),
+        ("environments", environments(t, false).render()),
+        ("environments-empty", environments(t, true).render()),
+        ("environment", environment(t).render()),
         ("me", me(t).render()),
         (
             "system-checks",
@@ -323,6 +330,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             id: "0199f0a3-6c1e-7d40".into(),
             name: name.into(),
             note: String::new(),
+            volume: "big".into(),
             size: "1.2 GiB".into(),
             entries: "1024".into(),
             counted: t.common_ago("3 min"),
@@ -368,6 +376,8 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                 note: t.folders_space_near(),
             },
             name: String::new(),
+            volumes: (!is_empty).then(|| "big".to_owned()).into_iter().collect(),
+            volume: String::new(),
         };
         all.push((name, page.render()));
     }
@@ -528,6 +538,40 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             has_logo: is_own,
             is_own,
             longest: (40, 200, 500),
+        };
+        all.push((name, page.render()));
+    }
+    for (name, is_empty) in [("volumes", false), ("volumes-none", true)] {
+        let line = |name: &str, state, tone, note, goes| VolumeLine {
+            here: format!("/storage/{name}"),
+            name: name.into(),
+            path: format!("/mnt/{name}"),
+            state,
+            tone,
+            note,
+            room: t.volumes_room("41 GiB", "9 GiB"),
+            percent: 82,
+            access: t.volumes_everyone().into(),
+            folders: t.volumes_folders(3_u64),
+            goes,
+        };
+        let page = VolumesPage {
+            t,
+            f: layout(t, Nav::Storage, false),
+            rows: match is_empty {
+                true => Vec::new(),
+                false => vec![
+                    line("big", t.volumes_ready(), " ok", "", true),
+                    line(
+                        "nfs",
+                        t.volumes_hung(),
+                        " bad",
+                        t.volumes_hung_note(),
+                        false,
+                    ),
+                ],
+            },
+            form: Some(NewVolumeForm::default()),
         };
         all.push((name, page.render()));
     }
@@ -2123,6 +2167,60 @@ fn images(t: Text) -> ImagesPage {
                 step: "412 MiB".into(),
             },
         ],
+    }
+}
+
+fn environment_line(t: Text, version: &str, is_newest: bool) -> EnvironmentLine {
+    EnvironmentLine {
+        href: format!("/environments/jupyter:{version}"),
+        name: "jupyter".into(),
+        version: version.into(),
+        about: "Python 3.13 with JupyterLab".into(),
+        is_newest,
+        signer: match is_newest {
+            true => t.environments_signed_by("lab"),
+            false => t.environments_unsigned().into(),
+        },
+        imported: "2 d".into(),
+    }
+}
+
+fn environments(t: Text, is_empty: bool) -> EnvironmentsPage {
+    EnvironmentsPage {
+        t,
+        f: layout(t, Nav::Images, false),
+        rows: match is_empty {
+            true => Vec::new(),
+            false => vec![
+                environment_line(t, "1.2", true),
+                environment_line(t, "1.1", false),
+            ],
+        },
+        may_import: true,
+        import_upload: None,
+        accept_unsigned: false,
+        allow_older: false,
+    }
+}
+
+fn environment(t: Text) -> EnvironmentDetailPage {
+    EnvironmentDetailPage {
+        t,
+        f: layout(t, Nav::Images, false),
+        line: environment_line(t, "1.2", true),
+        may_remove: true,
+        images: vec![EnvironmentImageLine {
+            href: "/images/jupyter:1.2".into(),
+            launch: "/sessions/new?image=jupyter%3A1.2".into(),
+            reference: "jupyter:1.2".into(),
+            recommended: [t.environments_memory("4 GiB"), t.environments_port(8888)].join(" · "),
+        }],
+        packages: vec![
+            ("libc6".into(), "2.36-9".into()),
+            ("python3".into(), "3.13.1-2".into()),
+        ],
+        more: 40,
+        licences: "BSD 3-Clause, MIT".into(),
     }
 }
 

@@ -201,7 +201,7 @@ impl PagesFixture {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 39] = [
+const PAGES: [&str; 40] = [
     "/me/keys",
     "/me/ssh-keys",
     "/me/startup",
@@ -220,6 +220,7 @@ const PAGES: [&str; 39] = [
     "/system/backups",
     "/system/support",
     "/images",
+    "/environments",
     "/images/host",
     "/folders",
     "/projects",

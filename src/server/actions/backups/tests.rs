@@ -177,6 +177,7 @@ async fn a_folder_in_the_trash_of_a_backup_stays_there_for_its_whole_time() {
     let mina = mina.unwrap().caller;
     let asked = api::folders::NewFolderBody {
         name: "data".to_owned(),
+        ..Default::default()
     };
     folders::create(&server, &mina, asked, None).await.unwrap();
     let trashed = folders::trash(&server, &mina, "data").await.unwrap();

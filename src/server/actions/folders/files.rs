@@ -16,7 +16,7 @@ use bytes::Bytes;
 use rules::folder::{Folder, FolderState, TRASH_DAYS};
 use rules::folder_path::{FolderEntryKind, FolderPath};
 use rules::folder_rights::FolderVerb;
-use rules::names::FolderId;
+use rules::names::{FolderId, VolumeId};
 use rules::permissions::Permission;
 use rules::refusals;
 use rules::units::Timestamp;
@@ -30,6 +30,7 @@ use tokio::task::JoinHandle;
 use super::turns::FolderTurn;
 use super::{FolderTurns, find, note, permitted};
 use crate::access::{self, Caller, Lease};
+use crate::actions::volumes::{apart, on_volume, refuse_silent};
 use crate::actions::{cursor, somewhere};
 use crate::appliance::lazy_stores::folder_error;
 use crate::catalog::{Lane, origin};
@@ -283,6 +284,8 @@ pub struct FileDownload {
     /// The media type of an image that pages may show; that of any bytes for all else.
     pub kind: &'static str,
     file: Arc<std::fs::File>,
+    /// What the file lies on; None: the box's own disk.
+    volume: Option<VolumeId>,
     turns: Arc<FolderTurns>,
 }
 
@@ -291,6 +294,7 @@ impl FileDownload {
     pub fn pieces(&self, from: u64, length: u64) -> FilePieces {
         FilePieces {
             file: Arc::clone(&self.file),
+            volume: self.volume,
             turns: Arc::clone(&self.turns),
             at: from,
             left: length,
@@ -303,6 +307,8 @@ impl FileDownload {
 #[derive(Debug)]
 pub struct FilePieces {
     file: Arc<std::fs::File>,
+    /// What the file lies on; None: the box's own disk.
+    volume: Option<VolumeId>,
     turns: Arc<FolderTurns>,
     at: u64,
     left: u64,
@@ -330,7 +336,7 @@ impl FilePieces {
     }
 
     async fn read(&mut self) -> JoinHandle<io::Result<Bytes>> {
-        let turn = self.turns.wait().await;
+        let turn = self.turns.wait_for(self.volume).await;
         let (file, at) = (Arc::clone(&self.file), self.at);
         let length = self.left.min(PIECE);
         self.at += length;
@@ -373,6 +379,7 @@ pub async fn open(
         tag: open.tag,
         kind: open.image.unwrap_or("application/octet-stream"),
         file: Arc::new(open.file),
+        volume: folder.volume,
         turns: Arc::clone(server.folder_turns()),
     })
 }
@@ -384,6 +391,8 @@ pub struct ArchiveDownload {
     pub kind: &'static str,
     /// None once it is over.
     archive: Option<Box<FolderArchive>>,
+    /// What the files lie on; None: the box's own disk.
+    volume: Option<VolumeId>,
     turns: Arc<FolderTurns>,
     /// It counts for as long as it is taken.
     _place: FolderTurn,
@@ -393,7 +402,7 @@ impl ArchiveDownload {
     /// The next piece; None at the end. Nothing comes behind an error.
     pub async fn next(&mut self) -> Option<io::Result<Bytes>> {
         let mut archive = self.archive.take()?;
-        let turn = self.turns.wait().await;
+        let turn = self.turns.wait_for(self.volume).await;
         let made = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             let piece = archive.next_piece();
@@ -450,6 +459,7 @@ pub async fn archive(
         name,
         kind,
         archive: Some(Box::new(archive)),
+        volume: folder.volume,
         turns: Arc::clone(server.folder_turns()),
         _place: place,
     })
@@ -560,6 +570,18 @@ fn each<T>(all: &[T], act: impl Fn(&T) -> Result<(), FolderError>) -> Partly {
 /// Gives the room of what was removed for good back, which no caller waits for. What is not removed now is by the next look.
 fn give_back(server: &Server, id: FolderId) -> Result<(), Failure> {
     let (store, turns) = (server.folders()?, Arc::clone(server.folder_turns()));
+    if let Some(volume) = store.volume_of(id) {
+        // Others' room waits for no volume.
+        if let Ok(permit) = turns.enter_volume(volume) {
+            apart(move || {
+                let _permit = permit;
+                if let Err(error) = store.empty_removed(id) {
+                    tracing::warn!(folder = %id, %error, "removed files stay on a volume");
+                }
+            });
+        }
+        return Ok(());
+    }
     if !turns.note_emptying(id) {
         return Ok(());
     }
@@ -737,6 +759,19 @@ pub(super) async fn on_files<T: Send + 'static>(
 ) -> Result<(Folder, T), Failure> {
     let folder = folder_for(server, caller, which, verb)?;
     let store = server.folders()?;
+    if let Some(volume) = folder.volume {
+        let shelf = store.volumes().clone();
+        refuse_silent(&shelf, volume)?;
+        let user = caller.subject.user;
+        let turn = server.folder_turns().enter_on_volume(user, volume)?;
+        let done = on_volume(&shelf, volume, move || {
+            let _turn = turn;
+            let done = work(&store, &folder);
+            (folder, done)
+        });
+        let (folder, done) = done.await?;
+        return Ok((folder, done.map_err(folder_error)?));
+    }
     let turn = server.folder_turns().enter(caller.subject.user).await?;
     let working = tokio::task::spawn_blocking(move || -> Result<(Folder, T), Failure> {
         // It counts until it is done, also where its request is gone.

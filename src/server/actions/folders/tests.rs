@@ -91,6 +91,7 @@ impl TwoDomains {
 fn new(name: &str) -> NewFolderBody {
     NewFolderBody {
         name: name.to_owned(),
+        ..NewFolderBody::default()
     }
 }
 

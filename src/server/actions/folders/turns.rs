@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use base::acts::Acts;
-use rules::names::{FolderId, UserId};
+use rules::names::{FolderId, UserId, VolumeId};
 use rules::refusal::Refusal;
 use rules::refusals;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -19,6 +19,8 @@ const MAX_TURNS: usize = 64;
 /// Archives that one user takes at once. Higher: each has many directories open, and a zip its list in memory. Lower: a user
 /// takes several directories one after the other.
 const MAX_USER_ARCHIVES: usize = 4;
+/// Works on one volume that run at once. Higher: more threads hang with it. Lower: its users wait for each other.
+const MAX_VOLUME_TURNS: usize = 8;
 /// Folders whose removed files are given back at once. Higher: the disk is slow for sessions. Lower: the room of small
 /// removals comes back behind large ones.
 const MAX_EMPTYING: usize = 4;
@@ -28,6 +30,8 @@ const MAX_EMPTYING: usize = 4;
 pub(crate) struct FolderTurns {
     all: Arc<Semaphore>,
     users: Mutex<HashMap<(UserId, FolderWork), usize>>,
+    /// One for each volume that was ever worked on.
+    volumes: Mutex<HashMap<VolumeId, Arc<Semaphore>>>,
     emptying: Mutex<EmptyingQueue>,
     /// Changes that are written down to their end, also where their request is gone.
     acts: Acts,
@@ -52,6 +56,7 @@ impl Default for FolderTurns {
         Self {
             all: Arc::new(Semaphore::new(MAX_TURNS)),
             users: Mutex::default(),
+            volumes: Mutex::default(),
             emptying: Mutex::default(),
             acts: Acts::default(),
         }
@@ -75,6 +80,42 @@ impl FolderTurns {
         let mut turn = self.count((user, FolderWork::Request), MAX_USER_TURNS)?;
         turn._permit = self.wait().await;
         Ok(turn)
+    }
+
+    /// Counts one more work of a user on a volume, which waits for no work elsewhere.
+    ///
+    /// Errors: as `enter`; `volume.busy`.
+    pub(super) fn enter_on_volume(
+        self: &Arc<Self>,
+        user: UserId,
+        volume: VolumeId,
+    ) -> Result<FolderTurn, Refusal> {
+        let mut turn = self.count((user, FolderWork::Request), MAX_USER_TURNS)?;
+        turn._permit = Some(self.enter_volume(volume)?);
+        Ok(turn)
+    }
+
+    /// Errors: `volume.busy` where as much runs there as may. Work that hangs counts until it comes back.
+    pub(crate) fn enter_volume(&self, volume: VolumeId) -> Result<OwnedSemaphorePermit, Refusal> {
+        let permit = self.places(volume).try_acquire_owned();
+        permit.map_err(|_| refusals::volume_busy().retry_after(1))
+    }
+
+    /// As `wait`, for a piece of a file on a volume: it waits for other work there, and for none elsewhere.
+    pub(crate) async fn wait_for(&self, volume: Option<VolumeId>) -> Option<OwnedSemaphorePermit> {
+        match volume {
+            Some(volume) => self.places(volume).acquire_owned().await.ok(),
+            None => self.wait().await,
+        }
+    }
+
+    fn places(&self, volume: VolumeId) -> Arc<Semaphore> {
+        // A map is whole after every step.
+        let mut volumes = self.volumes.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = volumes
+            .entry(volume)
+            .or_insert_with(|| Arc::new(Semaphore::new(MAX_VOLUME_TURNS)));
+        Arc::clone(places)
     }
 
     /// Counts an archive for as long as it is taken.
@@ -185,6 +226,23 @@ mod tests {
         assert!(turns.users().is_empty());
         assert_eq!(turns.all.available_permits(), MAX_TURNS);
     }
+
+    #[tokio::test]
+    async fn a_volume_has_so_many_works_at_once_and_others_theirs() {
+        let turns = Arc::new(FolderTurns::default());
+        let volume = |number: u128| VolumeId(uuid::Uuid::from_u128(number));
+        let mut held = Vec::new();
+        for _ in 0..MAX_VOLUME_TURNS {
+            held.push(turns.enter_volume(volume(1)).expect("there is room"));
+        }
+        let refused = turns.enter_volume(volume(1)).expect_err("too many");
+        assert_eq!(refused.code, "volume.busy");
+        turns.enter_volume(volume(2)).expect("another volume");
+        assert!(turns.wait_for(None).await.is_some(), "nor the own disk");
+        held.pop();
+        assert!(turns.wait_for(Some(volume(1))).await.is_some());
+    }
+
     #[test]
     fn however_often_files_are_removed_a_few_threads_give_their_room_back() {
         let turns = FolderTurns::default();

@@ -11,13 +11,14 @@ use rules::codes::{UPLOAD_BUSY, UPLOAD_NOT_FOUND};
 use rules::folder::FolderState;
 use rules::folder_path::FolderPath;
 use rules::folder_rights::FolderVerb;
-use rules::names::{FolderId, UploadId};
+use rules::names::{FolderId, UploadId, VolumeId};
 use rules::refusals;
 use rules::units::Timestamp;
 use store::folders::staging::{DeclaredFile, PieceChecksum, StagedFile, StagingWriter};
 
 use super::files::{change_files, folder_for, on_files};
 use crate::access::Caller;
+use crate::actions::volumes::{apart, on_volume, place_on};
 use crate::appliance::lazy_stores::folder_error;
 use crate::{Failure, Server, ServerFault};
 
@@ -76,6 +77,11 @@ pub async fn create(
         store.expire_staged(folder.id, now)?;
         let mut under_way = 0;
         for other in others {
+            // A volume that is gone, or hangs, keeps no file from a folder elsewhere.
+            let is_elsewhere = other != folder.id && store.volume_of(other).is_some();
+            if is_elsewhere && !store.is_near(other) {
+                continue;
+            }
             under_way += store.count_staged(other)?;
         }
         if under_way >= MAX_FOLDER_UPLOADS {
@@ -172,6 +178,7 @@ pub struct FolderPiece {
     server: Server,
     caller: Caller,
     folder: FolderId,
+    volume: Option<VolumeId>,
     upload: UploadId,
     /// None after an error, and while a write is under way.
     writer: Option<StagingWriter>,
@@ -205,6 +212,7 @@ pub async fn append(
         server: server.clone(),
         caller: caller.clone(),
         folder: folder.id,
+        volume: folder.volume,
         upload,
         writer: Some(writer),
     })
@@ -229,6 +237,19 @@ impl FolderPiece {
         let Some(mut writer) = self.writer.take() else {
             return Err(refusals::upload_busy().into());
         };
+        if let Some(volume) = self.volume {
+            let shelf = self.server.folders()?.volumes().clone();
+            let permit = place_on(&self.server, &shelf, volume).await?;
+            let written = on_volume(&shelf, volume, move || {
+                let _permit = permit;
+                let written = writer.write(&bytes);
+                (writer, written)
+            });
+            let (writer, written) = written.await?;
+            written.map_err(folder_error)?;
+            self.writer = Some(writer);
+            return Ok(());
+        }
         let turn = self.server.folder_turns().wait().await;
         let written = tokio::task::spawn_blocking(move || {
             let _turn = turn;
@@ -260,6 +281,15 @@ impl FolderPiece {
         });
         let (id, (staged, _)) = done.await?;
         Ok(view(id, staged))
+    }
+}
+
+impl Drop for FolderPiece {
+    fn drop(&mut self) {
+        if let (Some(_), Some(writer)) = (self.volume, self.writer.take()) {
+            // What is taken back as it ends, and its close, may wait for the volume.
+            apart(move || drop(writer));
+        }
     }
 }
 

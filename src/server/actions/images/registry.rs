@@ -368,6 +368,7 @@ pub async fn push_manifest(
         },
         file: reference.clone(),
         reference: Some(reference),
+        bundle: None,
     };
     let begun = begin(server, caller, input, None).await?;
     over(server, caller, begun.value.id).await?;
@@ -474,6 +475,7 @@ pub async fn pull(
         source,
         reference: Some(reference),
         file,
+        bundle: None,
     };
     begin(server, caller, input, key).await
 }

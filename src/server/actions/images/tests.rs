@@ -324,6 +324,7 @@ async fn an_import_that_a_crash_broke_off_is_begun_again_at_the_next_start() {
         },
         reference: None,
         file: String::new(),
+        bundle: None,
     };
     // What a server leaves that died right after it began: an open row, and nobody at work on it.
     let row = OperationRow {

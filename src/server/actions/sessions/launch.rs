@@ -116,6 +116,10 @@ pub async fn launch(
         let draft = look_up(view, [owner, caller], validated, device_affinity, group)?;
         Ok((draft, whose.project, owner.subject.clone()))
     })?;
+    let volumes = match mounts.is_empty() {
+        true => None,
+        false => Some(server.folders()?.volumes().clone()),
+    };
     let home = folders::first_home(server, &subject, &mounts).await?;
     let made = home.as_ref().map(|home| home.id);
     let (name, seen) = (caller.name.clone(), budgets::seen(caller));
@@ -149,6 +153,9 @@ pub async fn launch(
                 let wanted = (&draft.spec, draft.replicas);
                 keep_within_budgets(rows, &seen, whose, wanted, rows.now)?;
                 draft.mounts = folders::resolve(rows, &subject, &mounts, made, rows.now)?;
+                if let Some(volumes) = &volumes {
+                    folders::refuse_unmounted(volumes, rows, &draft.mounts)?;
+                }
                 let is_for_another = subject.user != by.subject.user;
                 let has_variables = rows.has_variables(subject.user)?;
                 draft.start_up =

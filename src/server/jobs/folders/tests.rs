@@ -37,6 +37,7 @@ async fn a_folder_is_removed_when_its_time_in_the_trash_is_over_and_counted_befo
     let boss = boss.unwrap().caller;
     let asked = NewFolderBody {
         name: "data".to_owned(),
+        ..NewFolderBody::default()
     };
     let made = folders::create(&server, &boss, asked, None).await.unwrap();
     let place = mounted_directory(directory.path(), made.value.id);

@@ -71,6 +71,7 @@ async fn opened(keeper: Option<Arc<ToldKeeper>>) -> (tempfile::TempDir, Server, 
     let boss = boss.unwrap().caller;
     let asked = NewFolderBody {
         name: "data".to_owned(),
+        ..NewFolderBody::default()
     };
     folders::create(&server, &boss, asked, None).await.unwrap();
     (directory, server, boss)

@@ -1,0 +1,75 @@
+//! Volumes: mounted file systems that folders lie on.
+
+use rules::names::VolumeId;
+use rules::storage::StorageEnforcement;
+use rules::units::Timestamp;
+use rules::volume::VolumeState;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::values::{StorageEnforcementShape, VolumeStateShape};
+
+/// One volume.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Volume)]
+pub struct VolumeView {
+    #[schema(value_type = String, format = Uuid)]
+    pub id: VolumeId,
+    /// No other volume has it; `default` is the box's own disk, which is not listed.
+    pub name: String,
+    /// The directory that it is mounted on; null for those who do not see the whole site.
+    pub path: Option<String>,
+    /// `absent`: nothing is mounted there, or another file system; `hung`: it does not answer.
+    #[schema(value_type = VolumeStateShape)]
+    pub state: VolumeState,
+    /// When it was so.
+    #[schema(value_type = String, format = DateTime)]
+    pub seen_at: Timestamp,
+    /// How limits of folders are held there: `counted` means that they are not.
+    #[schema(value_type = StorageEnforcementShape)]
+    pub enforcement: StorageEnforcement,
+    /// Bytes of the whole file system; null where it could not be asked.
+    pub total: Option<u64>,
+    /// Bytes that are taken.
+    pub used: Option<u64>,
+    /// Bytes that may still be written.
+    pub free: Option<u64>,
+    /// Domains whose users make folders there; with none and no project: all users.
+    pub domains: Vec<String>,
+    /// Projects whose members do, as DOMAIN/PROJECT.
+    pub projects: Vec<String>,
+    /// Folders on it, those in the trash included.
+    pub folders: u64,
+    /// Version, and ETag.
+    pub generation: u64,
+}
+
+/// A file system that is mounted, and empty or a volume already.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = NewVolume)]
+#[serde(deny_unknown_fields)]
+pub struct NewVolumeBody {
+    /// Letters of a user name; not `default`.
+    pub name: String,
+    /// The directory that it is mounted on, by its whole path.
+    pub path: String,
+    /// Names or ids of the domains whose users make folders there; with none and no project: all users.
+    #[serde(default)]
+    pub domains: Vec<String>,
+    /// Names, as DOMAIN/PROJECT, or ids of projects whose members do.
+    #[serde(default)]
+    pub projects: Vec<String>,
+}
+
+/// A merge patch: what is left out stays.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = VolumePatch)]
+#[serde(deny_unknown_fields)]
+pub struct VolumePatchBody {
+    pub name: Option<String>,
+    /// Where the same file system is mounted now.
+    pub path: Option<String>,
+    pub domains: Option<Vec<String>>,
+    pub projects: Option<Vec<String>>,
+}

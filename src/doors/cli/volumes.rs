@@ -1,0 +1,78 @@
+//! The commands on volumes.
+
+use api::volumes::VolumeView;
+use hyper::Method;
+use serde_json::{Map, Value, json};
+
+use super::args::VolumeCommand;
+use super::client::{Extra, HttpClient, encoded};
+use super::error::CliError;
+use super::output::OutputStyle;
+use super::{columns, print};
+
+const PATH: &str = "/api/v1/volumes";
+
+pub(super) async fn volume(
+    client: &HttpClient,
+    view: &OutputStyle,
+    request: VolumeCommand,
+) -> Result<u8, CliError> {
+    match request {
+        VolumeCommand::Ls => print(&view.list(&client.get(PATH).await?, columns::VOLUMES)?),
+        VolumeCommand::Get { volume } => {
+            let body = client.get(&path(&volume)).await?;
+            print(&view.one(&body, columns::VOLUMES)?);
+        }
+        VolumeCommand::Add {
+            name,
+            path,
+            domain,
+            project,
+        } => {
+            let body = json!({"name": name, "path": path, "domains": domain, "projects": project});
+            let made = client.send::<VolumeView>(PATH, &body).await?;
+            print(&view.said(&made.body, &made.read.name)?);
+        }
+        VolumeCommand::Set {
+            volume,
+            name,
+            path: directory,
+            domain,
+            project,
+            everyone,
+        } => {
+            let path = path(&volume);
+            let now = client.call(Method::GET, &path, Extra::default()).await?;
+            let tag = now.header("etag").unwrap_or("*").to_owned();
+            let mut patch = Map::new();
+            for (field, value) in [("name", name), ("path", directory)] {
+                if let Some(value) = value {
+                    patch.insert(field.to_owned(), value.into());
+                }
+            }
+            for (field, names) in [("domains", domain), ("projects", project)] {
+                if everyone || !names.is_empty() {
+                    patch.insert(field.to_owned(), names.into());
+                }
+            }
+            let body = Value::Object(patch);
+            let mut extra = Extra::json(&body).header("If-Match", tag);
+            extra.content_type = Some("application/merge-patch+json");
+            let changed = client.call(Method::PATCH, &path, extra).await?;
+            print(&view.one(&changed.json()?, columns::VOLUMES)?);
+        }
+        VolumeCommand::Rm { volumes } => {
+            for volume in volumes {
+                client
+                    .call(Method::DELETE, &path(&volume), Extra::default())
+                    .await?;
+                print(&view.said(&json!({"name": volume}), &format!("{volume}  removed"))?);
+            }
+        }
+    }
+    Ok(0)
+}
+
+fn path(volume: &str) -> String {
+    format!("{PATH}/{}", encoded(volume))
+}

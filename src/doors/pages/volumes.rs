@@ -1,0 +1,217 @@
+//! `/storage`: the volumes that folders lie on, with their room and their state, a form that adds one, and the question before
+//! one is forgotten. Decides nothing.
+
+use api::volumes::{NewVolumeBody, VolumeView};
+use askama::Template;
+use axum::Router;
+use axum::extract::{Form, Path, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::get;
+use rules::permissions::Permission;
+use rules::volume::VolumeState;
+use serde::Deserialize;
+use server::Failure;
+use server::access::Caller;
+use server::actions::volumes;
+
+use super::authentication::PageCaller;
+use super::components;
+use super::dialog::{self, DialogForm, DialogPage};
+use super::form_faults::RefusedForm;
+use super::layout::{Nav, PageLayout};
+use super::request_context::RequestContext;
+use super::{PagesContext, layout, responses};
+use crate::doors::text::Text;
+
+const PATH: &str = "/storage";
+
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/volumes.html")]
+pub struct VolumesPage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub rows: Vec<VolumeLine>,
+    /// What was typed; None for those who only look.
+    pub form: Option<NewVolumeForm>,
+}
+
+/// One volume.
+pub struct VolumeLine {
+    pub here: String,
+    pub name: String,
+    /// Empty for those who may not know it.
+    pub path: String,
+    pub state: &'static str,
+    /// The class of its pill.
+    pub tone: &'static str,
+    /// What would mend it; empty while it is ready.
+    pub note: &'static str,
+    /// Empty where it could not be asked.
+    pub room: String,
+    pub percent: u8,
+    /// Who makes folders there; empty for those who may not know it.
+    pub access: String,
+    pub folders: String,
+    /// It can be forgotten.
+    pub goes: bool,
+}
+
+/// The fields of a new volume, as they were typed.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct NewVolumeForm {
+    pub name: String,
+    pub path: String,
+    /// Names of domains, with blanks or commas between.
+    pub domains: String,
+    /// Names of projects, the same way.
+    pub projects: String,
+}
+
+pub(super) fn router() -> Router<PagesContext> {
+    Router::new()
+        .route("/storage", get(show).post(make))
+        .route("/storage/{id}/remove", get(ask).post(remove))
+}
+
+async fn show(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
+    match read(&console, &visit, &caller, NewVolumeForm::default()).await {
+        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn read(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    form: NewVolumeForm,
+) -> Result<VolumesPage, Failure> {
+    let all = volumes::list(&console.server, caller).await?;
+    let may_change = caller.subject.can(Permission::SystemWrite);
+    let rows = all.into_iter().map(|one| line(visit, one, may_change));
+    Ok(VolumesPage {
+        t: visit.text,
+        f: layout(console, visit, caller, Nav::Storage),
+        rows: rows.collect(),
+        form: may_change.then_some(form),
+    })
+}
+
+fn line(visit: &RequestContext, one: VolumeView, may_change: bool) -> VolumeLine {
+    let t = visit.text;
+    let (state, tone, note) = match one.state {
+        VolumeState::Ready => (t.volumes_ready(), " ok", ""),
+        VolumeState::Absent => (t.volumes_absent(), " bad", t.volumes_absent_note()),
+        VolumeState::Hung => (t.volumes_hung(), " bad", t.volumes_hung_note()),
+        VolumeState::ReadOnly => (t.volumes_read_only(), " warn", t.volumes_read_only_note()),
+    };
+    let (room, percent) = match (one.used, one.free, one.total) {
+        (Some(used), Some(free), Some(total)) => (
+            t.volumes_room(components::size(used), components::size(free)),
+            components::percent(used as f64, total as f64),
+        ),
+        _ => (String::new(), 0),
+    };
+    let named: Vec<String> = one.domains.into_iter().chain(one.projects).collect();
+    let access = match (&one.path, named.is_empty()) {
+        (None, _) => String::new(),
+        (Some(_), true) => t.volumes_everyone().to_owned(),
+        (Some(_), false) => named.join(", "),
+    };
+    VolumeLine {
+        here: format!("{PATH}/{}", one.id),
+        name: one.name,
+        path: one.path.unwrap_or_default(),
+        state,
+        tone,
+        note,
+        room,
+        percent,
+        access,
+        folders: t.volumes_folders(one.folders),
+        goes: may_change && one.folders == 0,
+    }
+}
+
+fn failed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    failure: &Failure,
+) -> Response {
+    let frame = layout(console, visit, caller, Nav::Storage);
+    responses::failure(console, visit, Some(frame), failure)
+}
+
+async fn make(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Form(form): Form<NewVolumeForm>,
+) -> Response {
+    let words = |text: &str| -> Vec<String> {
+        let words = text.split([',', ' ', '\n', '\r', '\t']);
+        let words = words.filter(|word| !word.is_empty());
+        words.map(str::to_owned).collect()
+    };
+    let asked = NewVolumeBody {
+        name: form.name.trim().to_owned(),
+        path: form.path.trim().to_owned(),
+        domains: words(&form.domains),
+        projects: words(&form.projects),
+    };
+    let refusal = match volumes::create(&console.server, &caller, asked, None).await {
+        Ok(made) => return responses::see_with(PATH, "volume-added", &made.value.name),
+        Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemWrite) => refusal,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let shown = RefusedForm::new(visit.text, PATH, &refusal).otherwise_at("path");
+    let visit = visit.refusing(shown);
+    match read(&console, &visit, &caller, form).await {
+        Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// `GET /storage/{id}/remove`: what ends with it.
+async fn ask(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let t = visit.text;
+    let volume = match volumes::get(&console.server, &caller, &id).await {
+        Ok(volume) => volume,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let title = t.volumes_remove_title(&volume.name);
+    let frame = layout(&console, &visit, &caller, Nav::Storage);
+    let mut page = DialogPage::titled(frame, PATH.to_owned(), title, t.volumes_remove_lead());
+    page.form = Some(DialogForm {
+        action: format!("{PATH}/{}/remove", volume.id),
+        fields: Vec::new(),
+        icon: "trash-2",
+        go: t.volumes_remove().to_owned(),
+        force: None,
+    });
+    dialog::answer(&console, &visit, Nav::Storage, page)
+}
+
+async fn remove(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match volumes::remove(&console.server, &caller, &id).await {
+        Ok(()) => responses::see_with(PATH, "volume-removed", ""),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}

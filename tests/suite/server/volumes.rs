@@ -1,0 +1,137 @@
+//! Volumes over the routes, on file systems that the test mounts: what is not mounted, or is another file system, takes no
+//! byte, and what is back goes on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use serde_json::json;
+
+use super::the_box::TheBox;
+
+const VOLUMES: &str = "/api/v1/volumes";
+/// Longer than two looks at a volume.
+const LOOKS: Duration = Duration::from_secs(60);
+
+/// Lets go of what is mounted on some directories, however the test ends.
+struct Unmounted(Vec<PathBuf>);
+
+impl Drop for Unmounted {
+    fn drop(&mut self) {
+        for place in &self.0 {
+            // One may be mounted over another.
+            while umount2(place, MntFlags::MNT_DETACH).is_ok() {}
+        }
+    }
+}
+
+fn tmpfs(place: &Path) -> nix::Result<()> {
+    let (none, kind) = (None::<&str>, Some("tmpfs"));
+    mount(
+        none,
+        place,
+        kind,
+        MsFlags::empty(),
+        Some("size=256m,mode=0700"),
+    )
+}
+
+fn bind(from: &Path, place: &Path) {
+    let none = None::<&str>;
+    mount(Some(from), place, none, MsFlags::MS_BIND, none).expect("mounted once more");
+}
+
+fn names(place: &Path) -> usize {
+    fs::read_dir(place).expect("a directory").count()
+}
+
+async fn until_state(the_box: &TheBox, state: &str) {
+    let until = Instant::now() + LOOKS;
+    loop {
+        let listed = the_box.get(&the_box.admin, VOLUMES).await.json();
+        if listed["items"][0]["state"] == state {
+            return;
+        }
+        assert!(Instant::now() < until, "never {state}: {listed}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// Promise (Disk, backup and upgrade): A volume that is not mounted, or another file system in its place, takes no byte; its folders are
+/// refused by name, others go on, and it comes back by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_volume_that_is_gone_takes_no_byte_and_comes_back_by_itself() {
+    let test = "a_volume_that_is_gone_takes_no_byte_and_comes_back_by_itself";
+    let the_box = TheBox::open().await;
+    let [first, second] = ["first", "second"].map(|name| the_box.folder.path().join(name));
+    for place in [&first, &second] {
+        fs::create_dir(place).expect("made");
+    }
+    let _unmounted = Unmounted(vec![first.clone(), second.clone()]);
+    let big = json!({"name": "big", "path": first});
+    let refused = the_box.post(&the_box.admin, VOLUMES, big.clone()).await;
+    assert_eq!(refused.short(), "409 volume.not-mounted");
+    assert_eq!(names(&first), 0, "nothing is written below");
+    if let Err(error) = tmpfs(&first) {
+        skips::skip(test, &format!("nothing can be mounted: {error}"));
+        return;
+    }
+    let refused = the_box.post(&the_box.mina, VOLUMES, big.clone()).await;
+    assert_eq!(refused.short(), "403 role.administrator-needed");
+    fs::write(first.join("foreign"), "").expect("written");
+    let refused = the_box.post(&the_box.admin, VOLUMES, big.clone()).await;
+    assert_eq!(refused.short(), "409 volume.not-empty");
+    fs::remove_file(first.join("foreign")).expect("removed");
+    let made = the_box.post(&the_box.admin, VOLUMES, big).await;
+    assert_eq!(made.status, 201, "{}", made.short());
+    assert!(first.join(store::volumes::MARKER).is_file());
+    bind(&first, &second);
+    let twice = json!({"name": "other", "path": second});
+    let refused = the_box.post(&the_box.admin, VOLUMES, twice).await;
+    assert_eq!(refused.short(), "409 volume.known");
+
+    let asked = json!({"name": "data", "volume": "big"});
+    let made = the_box.post(&the_box.mina, "/api/v1/folders", asked).await;
+    assert_eq!(made.status, 201, "{}", made.short());
+    assert_eq!(made.json()["volume"], "big");
+    let id = made.json()["id"].as_str().expect("an id").to_owned();
+    let shard = first.join("folders").join(&id[id.len() - 2..]).join(&id);
+    let mkdir = format!("/api/v1/folders/{id}/mkdir");
+    let make = async |name: &str| {
+        let body = json!({"path": name});
+        the_box.post(&the_box.mina, &mkdir, body).await.short()
+    };
+    assert!(make("a").await.starts_with("201"));
+    assert!(shard.join("data/a").is_dir(), "it lies on the volume");
+    let path = format!("{VOLUMES}/big");
+    let used = the_box.with_body(&the_box.admin, "DELETE", &path, "").await;
+    assert_eq!(used.short(), "409 volume.used");
+
+    let house = tokio::spawn(server::keep_house(&the_box.server));
+    until_state(&the_box, "ready").await;
+    umount2(&first, MntFlags::MNT_DETACH).expect("it was mounted");
+    assert_eq!(make("b").await, "503 volume.absent");
+    assert_eq!(names(&first), 0, "nothing is written below");
+    until_state(&the_box, "absent").await;
+    let asked = json!({"name": "new", "volume": "big"});
+    let refused = the_box.post(&the_box.mina, "/api/v1/folders", asked).await;
+    assert_eq!(refused.short(), "503 volume.absent");
+    let plain = json!({"name": "plain"});
+    let made = the_box.post(&the_box.mina, "/api/v1/folders", plain).await;
+    assert_eq!(made.status, 201, "others go on: {}", made.short());
+    let body = json!({"kind": "batch", "command": ["true"], "mounts": [{"folder": "data"}]});
+    let refused = the_box.post(&the_box.mina, "/api/v1/sessions", body).await;
+    assert_eq!(refused.short(), "503 volume.absent");
+
+    tmpfs(&first).expect("mounted");
+    assert_eq!(make("b").await, "503 volume.absent", "it is another one");
+    assert_eq!(names(&first), 0, "nothing is written on it");
+    umount2(&first, MntFlags::MNT_DETACH).expect("it was mounted");
+    bind(&second, &first);
+    until_state(&the_box, "ready").await;
+    assert!(make("b").await.starts_with("201"));
+    assert!(shard.join("data/a").is_dir() && shard.join("data/b").is_dir());
+    house.abort();
+    let _ = house.await;
+}
