@@ -6,7 +6,6 @@ use rules::units::Timestamp;
 use rules::volume::VolumeState;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use crate::values::{StorageEnforcementShape, VolumeStateShape};
 

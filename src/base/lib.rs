@@ -6,6 +6,7 @@ pub mod acts;
 pub mod addresses;
 pub mod app_files;
 pub mod figures;
+pub mod key_files;
 pub mod link;
 pub mod observe;
 pub mod redact;

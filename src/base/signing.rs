@@ -15,9 +15,9 @@ pub const MAX_KEY_FILE_BYTES: u64 = 64 << 10;
 
 /// A public key, 32 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PublicKey([u8; 32]);
+pub struct VerifyingKey([u8; 32]);
 
-impl PublicKey {
+impl VerifyingKey {
     /// Reads it as base64.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = STANDARD.decode(text).ok()?;
@@ -40,7 +40,7 @@ impl PublicKey {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustedKey {
     pub name: String,
-    pub key: PublicKey,
+    pub key: VerifyingKey,
 }
 
 /// Reads a list of trusted keys: a name and a key on each line, `#` before a remark. None where a line is none of these,
@@ -58,17 +58,17 @@ pub fn trusted_keys(text: &str) -> Option<Vec<TrustedKey>> {
         }
         keys.push(TrustedKey {
             name: name.to_owned(),
-            key: PublicKey::parse(key.trim())?,
+            key: VerifyingKey::parse(key.trim())?,
         });
     }
     Some(keys)
 }
 
 /// Reads a line that `SigningKey::signature_line` wrote. None for any other text.
-pub fn read_signature_line(line: &[u8]) -> Option<(PublicKey, [u8; 64])> {
+pub fn read_signature_line(line: &[u8]) -> Option<(VerifyingKey, [u8; 64])> {
     let (key, signature) = std::str::from_utf8(line).ok()?.trim().split_once(' ')?;
     let signature = STANDARD.decode(signature).ok()?;
-    Some((PublicKey::parse(key)?, signature.try_into().ok()?))
+    Some((VerifyingKey::parse(key)?, signature.try_into().ok()?))
 }
 
 /// A key that signs.
@@ -97,9 +97,9 @@ impl SigningKey {
     }
 
     /// The half that others trust.
-    pub fn public(&self) -> PublicKey {
+    pub fn public(&self) -> VerifyingKey {
         let bytes = self.0.public_key().as_ref();
-        PublicKey(bytes.try_into().expect("an Ed25519 key has 32 bytes"))
+        VerifyingKey(bytes.try_into().expect("an Ed25519 key has 32 bytes"))
     }
 
     /// What stands beside signed bytes: the public key and the signature in base64, on a line.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use base::link::streams::{
     AppFile, BoxFuture, ByteStream, ContainerProcess, ExecGuest, ExecRequest, LayerRequest,
-    LayerStream, LogStream, Streams, TermInput, TermOutput, TermStream, WindowSize,
+    LogStream, SessionLayerStream, Streams, TermInput, TermOutput, TermStream, WindowSize,
 };
 use base::observe::chain;
 use bytes::Bytes;
@@ -189,7 +189,11 @@ impl Streams for Dial {
         })
     }
 
-    fn layer(&self, container: ContainerName, request: LayerRequest) -> BoxFuture<LayerStream> {
+    fn layer(
+        &self,
+        container: ContainerName,
+        request: LayerRequest,
+    ) -> BoxFuture<SessionLayerStream> {
         let runtime = Arc::clone(&self.runtime);
         let reads = Arc::clone(&self.layer_reads.0);
         Box::pin(async move {

@@ -2,21 +2,20 @@
 //! Works while the server is down; reads its image store and changes nothing there but notes of digests.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Read as _, Write as _};
+use std::io::{BufWriter, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::ExitCode;
 
+use base::key_files;
 use base::settings::Settings;
 use base::signing::SigningKey;
 use rules::environment::{MAX_TEXT_BYTES, RecommendedOptions, check_name, check_version};
-use rules::image::parse_reference;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::Bytes;
 use store::images::ImageStore;
-use store::images::digest::Sha256Digest;
-use store::images::environment::{BundlePlan, PlannedImage};
+use store::images::environment::BundlePlan;
 use store::images::failure::ImageError;
 use store::images::limits::ImportLimits;
 
@@ -36,52 +35,13 @@ pub fn pack(global: &Global, settings: &Settings, words: &PackArguments) -> Exit
 
 /// Draws a key into `file`, for its owner alone, and its public half into `file.pub`.
 pub fn key(global: &Global, file: &Path) -> ExitCode {
-    match drawn(file) {
+    match key_files::draw_into(file) {
         Ok(public) => {
             println!("{public}");
             ExitCode::SUCCESS
         }
         Err(refusal) => refused_with(global, &refusal, 1),
     }
-}
-
-fn drawn(file: &Path) -> Result<String, Refusal> {
-    let unusable =
-        |error: &dyn std::fmt::Display| refusals::environment_file(file.display(), error);
-    let secret =
-        SigningKey::draw().ok_or_else(|| unusable(&"the machine has no random numbers"))?;
-    let key =
-        SigningKey::parse(&secret).ok_or_else(|| refusals::environment_key(file.display()))?;
-    let mut name = file.as_os_str().to_owned();
-    name.push(".pub");
-    let public = format!("{} {}\n", stem(file), key.public().text());
-    write_new(file, 0o600, secret.as_bytes()).map_err(|error| unusable(&error))?;
-    if let Err(error) = write_new(Path::new(&name), 0o644, public.as_bytes()) {
-        // A key without its public half is of no use, and would be in the way of the next try.
-        let _ = std::fs::remove_file(file);
-        return Err(refusals::environment_file(name.display(), error));
-    }
-    Ok(public.trim_end().to_owned())
-}
-
-/// What the key is called in a list of trusted ones: the name of its file, as far as that has no spaces.
-fn stem(file: &Path) -> String {
-    let name = file.file_stem().unwrap_or_default().to_string_lossy();
-    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-    match plain.is_empty() {
-        true => "key".to_owned(),
-        false => plain,
-    }
-}
-
-fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> std::io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
 }
 
 fn packed(settings: &Settings, words: &PackArguments) -> Result<String, Refusal> {
@@ -116,7 +76,7 @@ fn packed(settings: &Settings, words: &PackArguments) -> Result<String, Refusal>
     let store = ImageStore::open_shared(&directory, ImportLimits::default()).map_err(refusal)?;
     let mut images = Vec::new();
     for wanted in &words.images {
-        images.push(planned(&store, wanted, &recommended)?);
+        images.push(store.planned_image(wanted, &recommended).map_err(refusal)?);
     }
     let plan = BundlePlan {
         name,
@@ -157,52 +117,6 @@ fn packed(settings: &Settings, words: &PackArguments) -> Result<String, Refusal>
             Err(refusal)
         }
     }
-}
-
-/// The image of that digest, or of that name where no other has it.
-fn planned(
-    store: &ImageStore,
-    wanted: &str,
-    recommended: &RecommendedOptions,
-) -> Result<PlannedImage, Refusal> {
-    let all = store.list().map_err(refusal)?;
-    let digest = Sha256Digest::parse(wanted);
-    let has_name = |names: &std::collections::BTreeSet<String>, name: &str| {
-        names.iter().any(|one| {
-            let short = ["docker.io/library/", "docker.io/", "localhost/"]
-                .iter()
-                .find_map(|prefix| one.strip_prefix(prefix));
-            short.unwrap_or(one) == name
-        })
-    };
-    let found = match &digest {
-        Some(digest) => all.into_iter().find(|record| record.id == *digest),
-        None => {
-            let name = parse_reference(wanted)?;
-            let mut named = all
-                .into_iter()
-                .filter(|record| has_name(&record.references, &name));
-            let first = named.next();
-            // One may be of a user's session: the store does not know who may see an image, or whose a name is now.
-            if named.next().is_some() {
-                return Err(refusals::environment_image_doubled(&name));
-            }
-            first
-        }
-    };
-    let record = found.ok_or_else(refusals::image_not_found)?;
-    let reference = match &digest {
-        None => parse_reference(wanted)?,
-        Some(_) => {
-            let first = record.references.iter().next();
-            parse_reference(first.map_or("image", String::as_str))?
-        }
-    };
-    Ok(PlannedImage {
-        id: record.id,
-        reference,
-        recommended: recommended.clone(),
-    })
 }
 
 fn text_of(path: &Path, most: u64) -> Result<String, Refusal> {

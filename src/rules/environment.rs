@@ -47,7 +47,7 @@ pub struct BundleManifest {
     pub about: String,
     pub images: Vec<BundleImage>,
     /// All other members of the bundle.
-    pub members: Vec<BundleMember>,
+    pub members: Vec<EnvironmentMember>,
 }
 
 /// An image of a bundle.
@@ -80,7 +80,7 @@ pub struct RecommendedOptions {
 /// A member of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct BundleMember {
+pub struct EnvironmentMember {
     pub path: String,
     pub bytes: u64,
     /// 64 hexadecimal digits.
@@ -246,8 +246,8 @@ pub fn debian_packages(status: &str) -> BTreeSet<InstalledPackage> {
 mod tests {
     use super::*;
 
-    fn member(path: &str) -> BundleMember {
-        BundleMember {
+    fn member(path: &str) -> EnvironmentMember {
+        EnvironmentMember {
             path: path.into(),
             bytes: 2,
             sha256: "a".repeat(64),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::link::streams::{
-    AppFile, BoxFuture, ByteStream, ContainerProcess, ExecRequest, LayerRequest, LayerStream,
-    LogStream, Streams, TermStream,
+    AppFile, BoxFuture, ByteStream, ContainerProcess, ExecRequest, LayerRequest, LogStream,
+    SessionLayerStream, Streams, TermStream,
 };
 use rules::names::{ContainerName, NodeId, SessionId};
 
@@ -89,7 +89,11 @@ impl Streams for StreamRouter {
         self.of(container).app_files(container)
     }
 
-    fn layer(&self, container: ContainerName, request: LayerRequest) -> BoxFuture<LayerStream> {
+    fn layer(
+        &self,
+        container: ContainerName,
+        request: LayerRequest,
+    ) -> BoxFuture<SessionLayerStream> {
         self.of(container).layer(container, request)
     }
 

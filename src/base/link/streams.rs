@@ -56,7 +56,11 @@ pub trait Streams: Send + Sync {
     /// What a container wrote above its image: first what is in it, then its bytes as an uncompressed archive in the form of
     /// OCI layers. Its processes stand still while bytes come; dropping the stream lets them go on. A node that cannot read
     /// it refuses `commit.not-possible-there`.
-    fn layer(&self, _container: ContainerName, _request: LayerRequest) -> BoxFuture<LayerStream> {
+    fn layer(
+        &self,
+        _container: ContainerName,
+        _request: LayerRequest,
+    ) -> BoxFuture<SessionLayerStream> {
         Box::pin(async { Err(refusals::commit_not_possible_there()) })
     }
 
@@ -80,7 +84,7 @@ pub struct LayerRequest {
 
 /// A container's own layer on its way. Dropping it ends the reading.
 #[derive(Debug)]
-pub struct LayerStream {
+pub struct SessionLayerStream {
     pub output: mpsc::Receiver<LayerOutput>,
     /// Ends, never with a value, once nothing is read any more and the processes go on.
     pub over: oneshot::Receiver<()>,

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use base::link::streams::{LayerOutput, LayerRequest, LayerStream};
+use base::link::streams::{LayerOutput, LayerRequest, SessionLayerStream};
 use base::observe::chain;
 use bytes::Bytes;
 use rules::commit::LayerSurvey;
@@ -35,7 +35,7 @@ pub(super) fn read(
     name: RuntimeName,
     request: LayerRequest,
     turn: OwnedSemaphorePermit,
-) -> Result<LayerStream, Refusal> {
+) -> Result<SessionLayerStream, Refusal> {
     let (send, output) = mpsc::channel(MAX_WAITING_CHUNKS);
     let (ended, over) = oneshot::channel();
     let begun = std::thread::Builder::new()
@@ -61,7 +61,7 @@ pub(super) fn read(
             let _ = chunks.put(last);
         });
     match begun {
-        Ok(_) => Ok(LayerStream { output, over }),
+        Ok(_) => Ok(SessionLayerStream { output, over }),
         Err(error) => Err(refusals::container_unreachable(error)),
     }
 }

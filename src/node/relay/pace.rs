@@ -16,12 +16,12 @@ const BURST: Duration = Duration::from_millis(200);
 
 /// When the next byte, and the next connection, of a session may pass.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct ConnectionPace {
     bytes: Mutex<Option<Instant>>,
     turns: Mutex<Option<Instant>>,
 }
 
-impl Pace {
+impl ConnectionPace {
     /// Waits until a connection may be taken.
     pub(super) async fn turn(&self) {
         wait(
@@ -58,7 +58,7 @@ mod tests {
     /// A tenth of a second's bytes pass at once; what is more than the burst waits its time.
     #[tokio::test]
     async fn bytes_beyond_the_burst_wait() {
-        let pace = Pace::default();
+        let pace = ConnectionPace::default();
         let part = usize::try_from(BYTES_EACH_SECOND / 10).expect("it fits");
         let begun = Instant::now();
         for _ in 0..3 {

@@ -8,7 +8,7 @@ use rules::egress::{EgressOutcome, SessionEgress};
 use tokio::sync::Semaphore;
 
 use super::counts::{CountedRow, Counts};
-use super::pace::Pace;
+use super::pace::ConnectionPace;
 
 /// Connections of one session at once. More: one session takes the descriptors and the memory of all. Fewer: a program with
 /// many workers waits.
@@ -25,7 +25,7 @@ const FEW_CONNECTIONS: usize = 16;
 #[derive(Debug)]
 pub(super) struct ServedSession {
     pub(super) egress: SessionEgress,
-    pub(super) pace: Pace,
+    pub(super) pace: ConnectionPace,
     pub(super) counts: Counts,
     pub(super) places: Semaphore,
     pub(super) all: Arc<Semaphore>,
@@ -38,7 +38,7 @@ impl ServedSession {
     pub(super) fn of(egress: SessionEgress, all: Arc<Semaphore>) -> Self {
         Self {
             egress,
-            pace: Pace::default(),
+            pace: ConnectionPace::default(),
             counts: Counts::default(),
             places: Semaphore::new(MAX_CONNECTIONS),
             all,

@@ -391,11 +391,13 @@ CREATE TABLE folder (
     counted_at integer,
     bytes integer,
     entries integer,
-    generation integer not null,
+    generation integer not null, volume blob references volume (id),
     check ((counted_at is null) = (bytes is null) and (bytes is null) = (entries is null))
 ) strict, without rowid;
 
 CREATE INDEX folder_by_owner on folder (owner);
+
+CREATE INDEX folder_by_volume on folder (volume) where volume is not null;
 
 CREATE INDEX folder_gone on folder (trashed_at) where trashed_at is not null;
 
@@ -1087,6 +1089,17 @@ CREATE TABLE variable (
     bytes integer not null check (bytes >= 0),
     changed_at integer not null,
     primary key (user, name)
+) strict, without rowid;
+
+CREATE TABLE volume (
+    id blob primary key,
+    name text not null unique,
+    -- The directory that it is mounted on. Two that are mounted there in turns have the same one.
+    path text not null,
+    -- Domains and projects whose users make folders there, as JSON; with none of both: all users.
+    access text not null,
+    created_at integer not null,
+    generation integer not null
 ) strict, without rowid;
 
 CREATE TABLE webhook (

@@ -1,7 +1,6 @@
 //! Rows of volumes. Decides nothing; who makes folders on one, `rules::volume` says.
 
 use rules::names::{TenantName, VolumeId};
-use rules::units::Timestamp;
 use rules::volume::{Volume, VolumeAccess};
 use rusqlite::{Params, Row};
 

@@ -11,10 +11,10 @@ use crate::catalog::Catalog;
 use crate::controller::ControllerPass;
 
 /// A container that is being started, by its place in an assignment, and what it is to get of whose.
-pub(crate) type Starting = (usize, UserId, StartUpChoice);
+pub(crate) type StartingSession = (usize, UserId, StartUpChoice);
 
 /// The containers of an assignment that are to get something. Costs one look at each.
-pub(crate) fn starting(pass: &ControllerPass, assignment: &Assignment) -> Vec<Starting> {
+pub(crate) fn starting(pass: &ControllerPass, assignment: &Assignment) -> Vec<StartingSession> {
     let orders = assignment.containers.iter();
     orders
         .enumerate()
@@ -35,7 +35,7 @@ pub(crate) fn starting(pass: &ControllerPass, assignment: &Assignment) -> Vec<St
 /// is left out, and said in the log: it keeps no other container waiting.
 pub(crate) async fn fill(
     catalog: &Catalog,
-    starting: Vec<Starting>,
+    starting: Vec<StartingSession>,
     mut assignment: Assignment,
 ) -> Assignment {
     if starting.is_empty() {

@@ -171,7 +171,7 @@ fn made(
             }
         })
     };
-    let mut layer = LayerReader {
+    let mut layer = CommitReader {
         job,
         runtime: &runtime,
         allowed: &allowed,
@@ -239,7 +239,7 @@ fn still_allowed(
 }
 
 /// A session's layer as it comes from the node.
-struct LayerReader<'a> {
+struct CommitReader<'a> {
     job: &'a RunningJob<'a>,
     runtime: &'a Runtime,
     /// Whether its user may still have it.
@@ -253,7 +253,7 @@ struct LayerReader<'a> {
     is_over: bool,
 }
 
-impl LayerReader<'_> {
+impl CommitReader<'_> {
     fn survey(&mut self) -> Result<LayerSurvey, Refusal> {
         match self.next()? {
             LayerOutput::Found(survey) => Ok(survey),
@@ -289,7 +289,7 @@ impl LayerReader<'_> {
     }
 }
 
-impl Drop for LayerReader<'_> {
+impl Drop for CommitReader<'_> {
     /// Ends the reading and waits until the session goes on: a server that stops leaves none that stands still.
     fn drop(&mut self) {
         self.output.close();
@@ -303,7 +303,7 @@ impl Drop for LayerReader<'_> {
     }
 }
 
-impl Read for LayerReader<'_> {
+impl Read for CommitReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.chunk.is_empty() && !self.is_over {
             match self.next().map_err(carry)? {

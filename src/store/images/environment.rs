@@ -16,10 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::signing::{SigningKey, TrustedKey, read_signature_line};
 use rules::environment::{
-    BLOBS, BundleImage, BundleManifest, BundleMember, FORMAT, InstalledPackage, KIND, LICENCES,
-    MAX_MANIFEST_BYTES, MAX_MEMBERS, MAX_TEXT_BYTES, RecommendedOptions, SBOM, check_format,
-    debian_packages,
+    BLOBS, BundleImage, BundleManifest, EnvironmentMember, FORMAT, InstalledPackage, KIND,
+    LICENCES, MAX_MANIFEST_BYTES, MAX_MEMBERS, MAX_TEXT_BYTES, RecommendedOptions, SBOM,
+    check_format, debian_packages,
 };
+use rules::image::parse_reference;
 use rules::refusals;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use serde::Deserialize;
@@ -97,7 +98,7 @@ impl BundleCheck<'_> {
         let mut members = archive.entries().map_err(no_bundle)?.raw(true);
         let (text, signer, mut next) = self.begin(&mut members)?;
         let manifest = read_manifest(&text)?;
-        let listed: BTreeMap<&[u8], &BundleMember> = manifest
+        let listed: BTreeMap<&[u8], &EnvironmentMember> = manifest
             .members
             .iter()
             .map(|member| (member.path.as_bytes(), member))
@@ -343,6 +344,54 @@ impl PlannedMember {
 }
 
 impl ImageStore {
+    /// The image of that digest, or of that name where no other has it, for a bundle. Costs a look at every record.
+    ///
+    /// Errors: `image.not-found`, `environment.image-doubled`, those of a reference.
+    pub fn planned_image(
+        &self,
+        wanted: &str,
+        recommended: &RecommendedOptions,
+    ) -> Result<PlannedImage, ImageError> {
+        let all = self.list()?;
+        let digest = Sha256Digest::parse(wanted);
+        let has_name = |names: &BTreeSet<String>, name: &str| {
+            names.iter().any(|one| {
+                let short = ["docker.io/library/", "docker.io/", "localhost/"]
+                    .iter()
+                    .find_map(|prefix| one.strip_prefix(prefix));
+                short.unwrap_or(one) == name
+            })
+        };
+        let found = match &digest {
+            Some(digest) => all.into_iter().find(|record| record.id == *digest),
+            None => {
+                let name = parse_reference(wanted)?;
+                let mut named = all
+                    .into_iter()
+                    .filter(|record| has_name(&record.references, &name));
+                let first = named.next();
+                // One may be of a user's session: the store does not know who may see an image, or whose a name is now.
+                if named.next().is_some() {
+                    return Err(refusals::environment_image_doubled(&name).into());
+                }
+                first
+            }
+        };
+        let record = found.ok_or_else(refusals::image_not_found)?;
+        let reference = match &digest {
+            None => parse_reference(wanted)?,
+            Some(_) => {
+                let first = record.references.iter().next();
+                parse_reference(first.map_or("image", String::as_str))?
+            }
+        };
+        Ok(PlannedImage {
+            id: record.id,
+            reference,
+            recommended: recommended.clone(),
+        })
+    }
+
     /// Writes a bundle of images of this store. The same images give the same bytes; layers are written as this store packs
     /// them, so an image has another digest in the bundle than here.
     ///
@@ -391,7 +440,7 @@ impl ImageStore {
             images,
             members: all
                 .iter()
-                .map(|member| BundleMember {
+                .map(|member| EnvironmentMember {
                     path: member.path.clone(),
                     bytes: member.bytes,
                     sha256: member.sha256.clone(),

@@ -237,7 +237,7 @@ mod tests {
         }
         let refused = turns.enter_volume(volume(1)).expect_err("too many");
         assert_eq!(refused.code, "volume.busy");
-        turns.enter_volume(volume(2)).expect("another volume");
+        let _other = turns.enter_volume(volume(2)).expect("another volume");
         assert!(turns.wait_for(None).await.is_some(), "nor the own disk");
         held.pop();
         assert!(turns.wait_for(Some(volume(1))).await.is_some());

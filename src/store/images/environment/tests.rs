@@ -49,7 +49,7 @@ fn manifest(members: &[(String, Vec<u8>)]) -> BundleManifest {
         }],
         members: members
             .iter()
-            .map(|(path, bytes)| BundleMember {
+            .map(|(path, bytes)| EnvironmentMember {
                 path: path.clone(),
                 bytes: bytes.len() as u64,
                 sha256: Sha256Digest::of(bytes).hex().to_owned(),

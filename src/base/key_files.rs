@@ -1,0 +1,54 @@
+//! Writes the files of a key that signs environment bundles. Never overwrites one, and reads none.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use rules::refusal::Refusal;
+use rules::refusals;
+
+use crate::signing::SigningKey;
+
+/// Draws a key into `file`, for its owner alone, and its public half into `file.pub`, each new; gives the line of the public
+/// half: a name, that of the file, and the key in base64.
+///
+/// Errors: `environment.file` where one of them cannot be written; then neither is there.
+pub fn draw_into(file: &Path) -> Result<String, Refusal> {
+    let unusable =
+        |error: &dyn std::fmt::Display| refusals::environment_file(file.display(), error);
+    let secret =
+        SigningKey::draw().ok_or_else(|| unusable(&"the machine has no random numbers"))?;
+    let key =
+        SigningKey::parse(&secret).ok_or_else(|| refusals::environment_key(file.display()))?;
+    let mut name = file.as_os_str().to_owned();
+    name.push(".pub");
+    let public = format!("{} {}\n", stem(file), key.public().text());
+    write_new(file, 0o600, secret.as_bytes()).map_err(|error| unusable(&error))?;
+    if let Err(error) = write_new(Path::new(&name), 0o644, public.as_bytes()) {
+        // A key without its public half is of no use, and would be in the way of the next try.
+        let _ = std::fs::remove_file(file);
+        return Err(refusals::environment_file(name.display(), error));
+    }
+    Ok(public.trim_end().to_owned())
+}
+
+/// What the key is called in a list of trusted ones: the name of its file, as far as that has no spaces.
+fn stem(file: &Path) -> String {
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    match plain.is_empty() {
+        true => "key".to_owned(),
+        false => plain,
+    }
+}
+
+fn write_new(path: &Path, mode: u32, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
