@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 47] = [
+const MANUAL: [ManualChapter; 48] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -91,6 +91,7 @@ const MANUAL: [ManualChapter; 47] = [
     chapter!("gpus", Use),
     chapter!("gpu-usage", Use),
     chapter!("images", Use),
+    chapter!("environments", Use),
     chapter!("apps", Use),
     chapter!("folders", Use),
     chapter!("files", Use),
