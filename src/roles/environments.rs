@@ -101,7 +101,7 @@ fn packed(settings: &Settings, words: &PackArguments) -> Result<String, Refusal>
     });
     match written {
         Ok(manifest) => Ok(format!(
-            "{}  {} {}, {} images, {}",
+            "{}  {} {}, images: {}, {}",
             words.file.display(),
             manifest.name,
             manifest.version,
