@@ -83,7 +83,7 @@ fn packed(settings: &Settings, words: &PackArguments) -> Result<String, Refusal>
     let signer = key.map(|key| format!("signed by {}", key.public().text()));
     match written {
         Ok(manifest) => Ok(format!(
-            "{}  {} {}, {} images, {}",
+            "{}  {} {}, images: {}, {}",
             words.file.display(),
             manifest.name,
             manifest.version,

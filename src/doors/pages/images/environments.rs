@@ -37,6 +37,8 @@ pub struct EnvironmentDetailPage {
     pub f: PageLayout,
     pub line: EnvironmentLine,
     pub may_remove: bool,
+    /// The question before this version is removed.
+    pub remove_title: String,
     pub images: Vec<EnvironmentImageLine>,
     pub packages: Vec<(String, String)>,
     /// How many packages are not shown.
@@ -205,11 +207,13 @@ fn detail(
         package[key].as_str().unwrap_or_default().to_owned()
     };
     let packages = listed.iter().take(PACKAGES);
+    let line = line(visit, &found.environment, now);
     EnvironmentDetailPage {
         t,
         f: layout(console, visit, caller, Nav::Images),
-        line: line(visit, &found.environment, now),
         may_remove: caller.subject.can(Permission::ImagesWrite),
+        remove_title: t.remove_title(format!("{} {}", line.name, line.version)),
+        line,
         images: images.collect(),
         packages: packages
             .map(|package| (word(package, "name"), word(package, "versionInfo")))

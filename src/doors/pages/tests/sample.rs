@@ -2209,6 +2209,7 @@ fn environment(t: Text) -> EnvironmentDetailPage {
         f: layout(t, Nav::Images, false),
         line: environment_line(t, "1.2", true),
         may_remove: true,
+        remove_title: t.remove_title("jupyter 1.2"),
         images: vec![EnvironmentImageLine {
             href: "/images/jupyter:1.2".into(),
             launch: "/sessions/new?image=jupyter%3A1.2".into(),
