@@ -498,7 +498,7 @@ mod tests {
     #[test]
     fn a_look_that_does_not_come_back_costs_its_time_limit_alone() {
         let data = tempfile::tempdir().expect("a directory");
-        let shelf = shelf(data.path(), Duration::from_millis(50));
+        let shelf = shelf(data.path(), Duration::from_secs(1));
         let ready = VolumeSight {
             state: VolumeState::Ready,
             total: 2,
