@@ -544,6 +544,9 @@ async fn keep_looking(server: Server) {
 /// Removes blobs of the registry that no image needs, at the start and now and then: what a push left that was never ended
 /// takes the disk, even where no further import comes.
 async fn keep_blobs(server: Server) {
+    /// Not at once: a server that is stopped right after its start would leave its catalog open.
+    const FIRST: std::time::Duration = std::time::Duration::from_secs(60);
+    tokio::time::sleep(FIRST).await;
     loop {
         let swept = server.clone();
         let done = tokio::task::spawn_blocking(move || match swept.known_registry()? {

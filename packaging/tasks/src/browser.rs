@@ -44,7 +44,7 @@ const RUNNER: &str = "tests/browser/lib/run.mjs";
 
 /// Files that run at once, each with a server and a browser of its own: 0.8 GB, and on average half a processor. More:
 /// two processors are shared by more pages, and waits of seconds run out. Fewer: processors idle while a page waits.
-const FILES_AT_ONCE: u32 = 4;
+const FILES_AT_ONCE: u32 = 3;
 
 /// Runs every `*.mjs` but [`COSTS`] and [`CROWDED`] with node's own test runner, [`FILES_AT_ONCE`].
 ///
