@@ -27,9 +27,12 @@ use crate::catalog::session_table::{TableCount, TableOrder};
 use crate::catalog::{Catalog, ReadTransaction};
 use likely_starts::{LikelyForecast, LikelyStarts};
 
-/// Milliseconds for which an explanation stays as it is while no row changes. Longer: the time that a session
+/// Milliseconds for which an explanation stays as it is while no row changes, at least. Longer: the time that a session
 /// still has to wait moves in jumps. Shorter: every open page explains the whole queue again.
 const EXPLAINED_FOR: u64 = 1_000;
+/// The same at most, for a long queue: a millisecond for each session that waits, so that walks of the queue take the same
+/// part of a core however long it is. Longer: larger jumps. Shorter: pages of a queue of 10,000 walk it every second.
+const EXPLAINED_FOR_AT_MOST: u64 = 10_000;
 /// Milliseconds for which a count of what ended within a day stays as it is while no row changes. Longer: what ended a day
 /// ago counts for longer. Shorter: open pages count a day of a long history again and again.
 const COUNTED_FOR: u64 = 10_000;
@@ -64,6 +67,7 @@ pub(crate) struct Snapshot {
     findings: OnceLock<Vec<InvariantFinding>>,
     counts: OnceLock<Vec<(Scope, LiveCounts)>>,
     mark: OnceLock<u64>,
+    waiting: OnceLock<u64>,
     /// How many sessions within a reach ended within the day before a moment, and how many of them not well.
     ended: Mutex<BTreeMap<Reach, EndedCounts>>,
     /// Shared by all snapshots of a server.
@@ -230,6 +234,7 @@ impl Snapshot {
             findings: OnceLock::new(),
             counts,
             mark,
+            waiting: OnceLock::new(),
             ended: Mutex::new(ended),
             likely: Arc::default(),
             queue: Mutex::default(),
@@ -311,14 +316,24 @@ impl Snapshot {
         })
     }
 
+    /// Milliseconds for which an explanation stays as it is: one for each session that waits, within bounds. Costs a visit of
+    /// each live session once.
+    fn explained_for(&self) -> u64 {
+        let waiting = self.waiting.get_or_init(|| {
+            let waiting = self.world.sessions.iter().filter(|one| one.is_pending());
+            waiting.count() as u64
+        });
+        (*waiting).clamp(EXPLAINED_FOR, EXPLAINED_FOR_AT_MOST)
+    }
+
     /// What would become of a request if it were launched now. Costs a walk of the queue, and a forecast with it where it
-    /// waits, once a second for all who ask for the same; call it where blocking work is allowed.
+    /// waits, once a second for all who ask for the same, less often in a long queue; call it where blocking work is allowed.
     pub(crate) fn explain_draft(&self, draft: &RequestDraft, now: Timestamp) -> Explanation {
         let asked = format!("{draft:?}");
         let known = locked(&self.drafts).get(&asked).cloned();
         if let Some((at, explanation)) = known
             && at <= now
-            && now.millis_since(at) < EXPLAINED_FOR
+            && now.millis_since(at) < self.explained_for()
         {
             return explanation;
         }
@@ -332,20 +347,19 @@ impl Snapshot {
     }
 
     /// Why `session` is where it is. Costs about one scheduling pass for one that waits, once a second for all
-    /// who ask; call it where blocking work is allowed.
+    /// who ask, less often in a long queue; call it where blocking work is allowed.
     pub(crate) fn explain(&self, session: &Session, now: Timestamp) -> Explanation {
         let mut told = self.explain_all(&[session], now);
         told.pop()
             .unwrap_or_else(|| placement::explain_session(&self.world, session, now))
     }
 
-    /// The same for several, in their order, with one walk of the queue for those that nobody asked for within the last
-    /// second.
+    /// The same for several, in their order, with one walk of the queue for those that were not asked for a moment ago.
     pub(crate) fn explain_all(&self, sessions: &[&Session], now: Timestamp) -> Vec<Explanation> {
         let kept = |session: &Session| {
             let explained = locked(&self.explained);
             let (at, explanation) = explained.get(&session.id)?;
-            let fresh = *at <= now && now.millis_since(*at) < EXPLAINED_FOR;
+            let fresh = *at <= now && now.millis_since(*at) < self.explained_for();
             fresh.then(|| explanation.clone())
         };
         let mut told: Vec<Option<Explanation>> = sessions.iter().map(|s| kept(s)).collect();
@@ -384,13 +398,13 @@ impl Snapshot {
     }
 
     /// The queue with its forecast. Costs about one scheduling pass and one for each end that is counted, once a
-    /// second for all who ask; call it where blocking work is allowed.
+    /// second for all who ask, less often in a long queue; call it where blocking work is allowed.
     pub(crate) fn queue(&self, now: Timestamp) -> Arc<WaitingQueue> {
         // Held meanwhile: who comes takes the same.
         let mut queue = locked(&self.queue);
         if let Some(known) = queue.as_ref()
             && known.at <= now
-            && now.millis_since(known.at) < EXPLAINED_FOR
+            && now.millis_since(known.at) < self.explained_for()
         {
             return Arc::clone(known);
         }
