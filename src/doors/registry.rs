@@ -128,6 +128,7 @@ async fn handle(door: &RegistryDoor, request: Request, id: &str) -> RegistryResu
         (RegistryPath::Tags(name), Method::GET) => visit.tags(name).await,
         (RegistryPath::Manifest(name, tag), Method::GET) => visit.manifest(name, tag).await,
         (RegistryPath::Manifest(name, tag), Method::PUT) => visit.push(name, tag, body).await,
+        (RegistryPath::Manifest(name, tag), Method::DELETE) => visit.remove(name, tag).await,
         (RegistryPath::Blob(name, digest), Method::GET) => visit.blob(name, digest).await,
         (RegistryPath::Uploads(name), Method::POST) => visit.begin(name, body).await,
         (RegistryPath::Upload(name, upload), method) => match method {
@@ -260,6 +261,13 @@ impl RegistryVisit<'_> {
         let location = format!("/v2/{name}/manifests/{pushed}");
         let response = with_header(empty(StatusCode::CREATED), "location", &location);
         Ok(with_header(response, "docker-content-digest", &pushed))
+    }
+
+    /// Blobs go by themselves, so none is removed by the protocol.
+    async fn remove(&self, name: &str, tag: &str) -> RegistryResult {
+        let which = ImageTag::parse(tag)?;
+        registry::remove_manifest(self.server, &self.caller, name, &which).await?;
+        Ok(empty(StatusCode::ACCEPTED))
     }
 
     /// Begins an upload, or takes a blob of another repository, or a whole blob at once.
@@ -497,6 +505,7 @@ fn word(refusal: &Refusal) -> &'static str {
         known::REGISTRY_NAME_INVALID => "NAME_INVALID",
         known::REGISTRY_UPLOAD_UNKNOWN => "BLOB_UPLOAD_UNKNOWN",
         known::REGISTRY_UPLOAD_RANGE | known::REGISTRY_BLOB_TOO_LARGE => "BLOB_UPLOAD_INVALID",
+        known::REGISTRY_UNSUPPORTED => "UNSUPPORTED",
         _ => match refusal.kind {
             RefusalKind::Unauthenticated => "UNAUTHORIZED",
             RefusalKind::Denied => "DENIED",
@@ -567,6 +576,12 @@ mod tests {
                 refusals::registry_manifest_invalid("x"),
                 "MANIFEST_INVALID",
                 400,
+            ),
+            (refusals::registry_unsupported(), "UNSUPPORTED", 422),
+            (
+                refusals::image_too_many_layers(128, 127),
+                "MANIFEST_INVALID",
+                422,
             ),
         ] {
             assert_eq!(word(&refusal), expected);
