@@ -307,7 +307,8 @@ async fn a_cut_upload_goes_on_and_a_wrong_digest_is_refused() {
     assert_eq!(names.json(), json!({"repositories": []}));
 }
 
-/// What skopeo pushes is an image of the site, and is pulled with the digests that it was pushed with.
+/// Promise (Images): What docker, podman and skopeo push is an image of the site, and is pulled with the digests that it was
+/// pushed with.
 #[tokio::test]
 async fn skopeo_pushes_and_pulls_with_equal_digests() {
     const NAME: &str = "skopeo_pushes_and_pulls_with_equal_digests";

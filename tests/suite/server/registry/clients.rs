@@ -92,6 +92,8 @@ impl RegistryClient {
 
 /// What podman pushes over TLS is pulled with the digests that it named, as manifests of OCI and of Docker and as a list of
 /// them. Without the server's authority and without a token it does not sign in.
+///
+/// Proves too: `skopeo_pushes_and_pulls_with_equal_digests`
 #[tokio::test]
 async fn podman_pushes_and_pulls_with_equal_digests() {
     const NAME: &str = "podman_pushes_and_pulls_with_equal_digests";
@@ -260,6 +262,8 @@ fn pushed_digest(said: &str) -> String {
 
 /// What docker pushes is pulled with the digest that it named, under a second name too, and a tag that moved gives the newer
 /// image. Docker takes any certificate from a loopback address; podman is who looks at ours.
+///
+/// Proves too: `skopeo_pushes_and_pulls_with_equal_digests`
 #[tokio::test]
 async fn docker_pushes_and_pulls_with_equal_digests() {
     const NAME: &str = "docker_pushes_and_pulls_with_equal_digests";
