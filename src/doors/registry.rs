@@ -13,8 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt as _;
+use bytes::Bytes;
 use rules::codes as known;
 use rules::names::UploadId;
 use rules::refusal::{Refusal, RefusalKind};
@@ -27,6 +26,7 @@ use server::actions::images::registry;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::admission;
+use super::body::BodyPieces;
 use super::download;
 use super::origin;
 use super::peer::Peer;
@@ -337,35 +337,15 @@ impl RegistryVisit<'_> {
         offset: Option<u64>,
         body: Body,
     ) -> Result<u64, ProblemResponse> {
-        let mut lease = lease(self.server, &self.caller);
-        let mut pieces = body.into_data_stream();
-        let mut buffer = BytesMut::new();
-        let mut offset = offset;
-        let mut latest = None;
-        let is_broken = loop {
-            let piece = tokio::select! {
-                biased;
-                refusal = &mut lease => return Err(refusal.into()),
-                piece = pieces.next() => piece,
-            };
-            match piece {
-                Some(Ok(bytes)) => {
-                    buffer.extend_from_slice(&bytes);
-                    if buffer.len() >= PIECE {
-                        let piece = buffer.split().freeze();
-                        let at = self.keep(name, id, offset, piece).await?;
-                        (offset, latest) = (Some(at), Some(at));
-                    }
-                }
-                Some(Err(_)) => break true,
-                None => break false,
-            }
-        };
-        if !buffer.is_empty() || latest.is_none() {
-            latest = Some(self.keep(name, id, offset, buffer.freeze()).await?);
+        let lease = lease(self.server, &self.caller);
+        let mut pieces = BodyPieces::of(body, lease, PIECE);
+        let (mut offset, mut latest) = (offset, None);
+        while let Some(piece) = pieces.piece().await? {
+            let at = self.keep(name, id, offset, piece).await?;
+            (offset, latest) = (Some(at), Some(at));
         }
         match latest {
-            Some(at) if !is_broken => Ok(at),
+            Some(at) if !pieces.is_broken() => Ok(at),
             _ => Err(refusals::upload_cut_off().into()),
         }
     }
