@@ -19,7 +19,7 @@ use super::super::the_box::TheBox;
 use super::{HANG, OCI_INDEX, OCI_MANIFEST, RegistryCaller, SmallImage, can_unpack, digest, ended};
 
 /// Longer than one program takes on a loaded machine, seconds.
-const LONGEST: &str = "120";
+const TIMEOUT_SECONDS: &str = "120";
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 /// Of `kim` with the password `secretpw`, as htpasswd writes it.
 const HTPASSWD: &str = "kim:$2y$05$abcdefghijklmnopqrstuuR7UBR7cQzqdiR2LxtQQaYH2tFlWc4Mu\n";
@@ -42,17 +42,17 @@ fn new_folder(name: &str) -> tempfile::TempDir {
 }
 
 /// A client of registries with the words that come before all others.
-struct RegistryClient {
+struct ClientProgram {
     folder: tempfile::TempDir,
     program: PathBuf,
     first: Vec<String>,
 }
 
-impl RegistryClient {
+impl ClientProgram {
     /// Runs it, with this text as its input.
     fn told(&self, words: &[&str], input: &str) -> Output {
         let mut child = Command::new("timeout")
-            .args(["-k", "5", LONGEST])
+            .args(["-k", "5", TIMEOUT_SECONDS])
             .arg(&self.program)
             .args(&self.first)
             .args(words)
@@ -121,7 +121,7 @@ async fn podman_pushes_and_pulls_with_equal_digests() {
     fs::create_dir_all(&policy).expect("made");
     let any = json!({"default": [{"type": "insecureAcceptAnything"}]}).to_string();
     fs::write(policy.join("policy.json"), any).expect("written");
-    let podman = RegistryClient {
+    let podman = ClientProgram {
         folder,
         program,
         first,
@@ -173,7 +173,7 @@ async fn podman_pushes_and_pulls_with_equal_digests() {
 /// A daemon of docker, with the client that speaks to it.
 struct DockerDaemon {
     child: Child,
-    client: RegistryClient,
+    client: ClientProgram,
 }
 
 impl DockerDaemon {
@@ -212,7 +212,7 @@ impl DockerDaemon {
             format!("--config={}", place("client")),
             format!("--host={socket}"),
         ];
-        let client = RegistryClient {
+        let client = ClientProgram {
             folder,
             program: client,
             first,
@@ -384,7 +384,7 @@ impl DebianRegistry {
     /// Has skopeo push an OCI layout.
     fn take(&self, skopeo: &Path, layout: &Path, name: &str) {
         let pushed = Command::new("timeout")
-            .args(["-k", "5", LONGEST])
+            .args(["-k", "5", TIMEOUT_SECONDS])
             .arg(skopeo)
             .args(["--insecure-policy", "copy", "--all", "--preserve-digests"])
             .arg(format!("--dest-cert-dir={}", self.folder.path().display()))
