@@ -41,6 +41,13 @@ fn new_folder(name: &str) -> tempfile::TempDir {
     builder.prefix(name).tempdir().expect("a folder")
 }
 
+/// A program that gets TERM when the thread of its test ends, also where that was killed.
+fn ending_with_us(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM"]).arg(program);
+    command
+}
+
 /// A client of registries with the words that come before all others.
 struct ClientProgram {
     folder: tempfile::TempDir,
@@ -112,6 +119,9 @@ async fn podman_pushes_and_pulls_with_equal_digests() {
         format!("--root={}", place("root")),
         format!("--runroot={}", place("run")),
         "--storage-driver=vfs".to_owned(),
+        // Else it keeps its state and its networks where other containers of this machine have theirs.
+        format!("--tmpdir={}", place("tmp")),
+        format!("--network-config-dir={}", place("networks")),
     ];
     let certificates = folder.path().join("certificates");
     fs::create_dir(&certificates).expect("made");
@@ -194,7 +204,7 @@ impl DockerDaemon {
         }
         let socket = format!("unix://{}", place("socket"));
         let log = fs::File::create(place("log")).expect("a log");
-        let child = Command::new(daemon)
+        let child = ending_with_us(&daemon)
             .arg(format!("--config-file={}", place("daemon.json")))
             .arg(format!("--data-root={}", place("data")))
             .arg(format!("--exec-root={}", place("run")))
@@ -247,6 +257,12 @@ impl Drop for DockerDaemon {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // It binds its data on itself. Where it fell, that mount stays.
+        let data = self.client.file("data");
+        let _ = Command::new("umount")
+            .args(["-q", "-l", &data])
+            .stderr(Stdio::null())
+            .status();
         if std::thread::panicking() {
             eprintln!("docker said:\n{}", self.log());
         }
@@ -359,14 +375,14 @@ impl DebianRegistry {
         fs::write(&file, settings.to_string()).expect("written");
         fs::write(folder.path().join("htpasswd"), HTPASSWD).expect("written");
         let log = fs::File::create(folder.path().join("log")).expect("a log");
-        let child = Command::new(registry)
+        let child = ending_with_us(&registry)
             .arg("serve")
             .arg(file)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log)
             .spawn()
-            .expect("it starts");
+            .map_err(|error| format!("the registry does not start: {error}"))?;
         let mut started = Self {
             folder,
             child,
