@@ -4,6 +4,7 @@
 pub mod admission;
 pub mod api;
 pub mod bench;
+pub mod body;
 pub mod cli;
 pub mod console;
 pub mod csv;

@@ -113,8 +113,8 @@ use axum::routing::{get, post};
 use base::link::streams::Streams;
 use rules::names::ContainerName;
 use rules::refusals;
-use server::Server;
 use server::access::Caller;
+use server::{Failure, Server};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate as _, SizeAbove};
@@ -401,6 +401,18 @@ fn sees_projects(subject: &rules::permissions::Subject) -> bool {
             .grants
             .iter()
             .any(|grant| grant.role != rules::grants::GrantRole::Member)
+}
+
+/// The page for something that was not done, below this entry of the menu.
+fn failed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    here: Nav,
+    failure: &Failure,
+) -> Response {
+    let frame = layout(console, visit, caller, here);
+    responses::failure(console, visit, Some(frame), failure)
 }
 
 /// The surroundings for a signed-in user, with the menu's numbers as of this request.

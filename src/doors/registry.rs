@@ -13,8 +13,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::any;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt as _;
+use bytes::Bytes;
 use rules::codes as known;
 use rules::names::UploadId;
 use rules::refusal::{Refusal, RefusalKind};
@@ -27,6 +26,7 @@ use server::actions::images::registry;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::admission;
+use super::body::BodyPieces;
 use super::download;
 use super::origin;
 use super::peer::Peer;
@@ -128,6 +128,7 @@ async fn handle(door: &RegistryDoor, request: Request, id: &str) -> RegistryResu
         (RegistryPath::Tags(name), Method::GET) => visit.tags(name).await,
         (RegistryPath::Manifest(name, tag), Method::GET) => visit.manifest(name, tag).await,
         (RegistryPath::Manifest(name, tag), Method::PUT) => visit.push(name, tag, body).await,
+        (RegistryPath::Manifest(name, tag), Method::DELETE) => visit.remove(name, tag).await,
         (RegistryPath::Blob(name, digest), Method::GET) => visit.blob(name, digest).await,
         (RegistryPath::Uploads(name), Method::POST) => visit.begin(name, body).await,
         (RegistryPath::Upload(name, upload), method) => match method {
@@ -262,6 +263,13 @@ impl RegistryVisit<'_> {
         Ok(with_header(response, "docker-content-digest", &pushed))
     }
 
+    /// Blobs go by themselves, so none is removed by the protocol.
+    async fn remove(&self, name: &str, tag: &str) -> RegistryResult {
+        let which = ImageTag::parse(tag)?;
+        registry::remove_manifest(self.server, &self.caller, name, &which).await?;
+        Ok(empty(StatusCode::ACCEPTED))
+    }
+
     /// Begins an upload, or takes a blob of another repository, or a whole blob at once.
     async fn begin(&self, name: &str, body: Body) -> RegistryResult {
         if let (Some(digest), Some(from)) = (&self.query.mount, &self.query.from)
@@ -329,35 +337,15 @@ impl RegistryVisit<'_> {
         offset: Option<u64>,
         body: Body,
     ) -> Result<u64, ProblemResponse> {
-        let mut lease = lease(self.server, &self.caller);
-        let mut pieces = body.into_data_stream();
-        let mut buffer = BytesMut::new();
-        let mut offset = offset;
-        let mut latest = None;
-        let is_broken = loop {
-            let piece = tokio::select! {
-                biased;
-                refusal = &mut lease => return Err(refusal.into()),
-                piece = pieces.next() => piece,
-            };
-            match piece {
-                Some(Ok(bytes)) => {
-                    buffer.extend_from_slice(&bytes);
-                    if buffer.len() >= PIECE {
-                        let piece = buffer.split().freeze();
-                        let at = self.keep(name, id, offset, piece).await?;
-                        (offset, latest) = (Some(at), Some(at));
-                    }
-                }
-                Some(Err(_)) => break true,
-                None => break false,
-            }
-        };
-        if !buffer.is_empty() || latest.is_none() {
-            latest = Some(self.keep(name, id, offset, buffer.freeze()).await?);
+        let lease = lease(self.server, &self.caller);
+        let mut pieces = BodyPieces::of(body, lease, PIECE);
+        let (mut offset, mut latest) = (offset, None);
+        while let Some(piece) = pieces.piece().await? {
+            let at = self.keep(name, id, offset, piece).await?;
+            (offset, latest) = (Some(at), Some(at));
         }
         match latest {
-            Some(at) if !is_broken => Ok(at),
+            Some(at) if !pieces.is_broken() => Ok(at),
             _ => Err(refusals::upload_cut_off().into()),
         }
     }
@@ -497,6 +485,7 @@ fn word(refusal: &Refusal) -> &'static str {
         known::REGISTRY_NAME_INVALID => "NAME_INVALID",
         known::REGISTRY_UPLOAD_UNKNOWN => "BLOB_UPLOAD_UNKNOWN",
         known::REGISTRY_UPLOAD_RANGE | known::REGISTRY_BLOB_TOO_LARGE => "BLOB_UPLOAD_INVALID",
+        known::REGISTRY_UNSUPPORTED => "UNSUPPORTED",
         _ => match refusal.kind {
             RefusalKind::Unauthenticated => "UNAUTHORIZED",
             RefusalKind::Denied => "DENIED",
@@ -567,6 +556,12 @@ mod tests {
                 refusals::registry_manifest_invalid("x"),
                 "MANIFEST_INVALID",
                 400,
+            ),
+            (refusals::registry_unsupported(), "UNSUPPORTED", 422),
+            (
+                refusals::image_too_many_layers(128, 127),
+                "MANIFEST_INVALID",
+                422,
             ),
         ] {
             assert_eq!(word(&refusal), expected);

@@ -65,6 +65,9 @@ impl CatalogImage {
 
 /// Longest reference of an image, bytes.
 pub const MAX_REFERENCE_LENGTH: usize = 255;
+/// Images of a server that no session was made into. Higher: pages and clients read longer lists. Lower: old tags have to go
+/// sooner.
+pub const MAX_IMPORTED_IMAGES: u64 = 2_000;
 
 /// Checks a reference such as `python-ml:1.2` or `lab/vision:latest`; adds `:latest` where no tag
 /// is given. `host` is the machine's own environment and cannot be taken.

@@ -8,14 +8,11 @@ use std::collections::BTreeMap;
 use api::folders::FolderUploadView;
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::BytesMut;
-use futures_util::StreamExt as _;
 use rules::folder_rights::FolderVerb;
-use rules::names::UploadId;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::Timestamp;
@@ -25,9 +22,9 @@ use server::actions::folders::uploads::{self, FolderPiece, NewFolderFile};
 
 use super::ApiContext;
 use super::authentication::ApiCaller;
-use super::folder_files::http_date;
 use super::responses::{self, ApiResult, with_header};
-use super::uploads::{number, tus, version};
+use super::uploads::{abilities, known, number, piece_offset, standing, told, tus, version};
+use crate::doors::body::BodyPieces;
 use crate::doors::problem::ProblemResponse;
 
 /// Bytes on their way to disk at once. Higher: more memory an upload. Lower: more calls.
@@ -37,10 +34,7 @@ const CHECKSUM_MISMATCH: u16 = 460;
 
 /// What folders know of the protocol.
 pub(super) async fn options() -> Response {
-    let response = StatusCode::NO_CONTENT.into_response();
-    let response = with_header(response, "tus-version", "1.0.0");
-    let extensions = "creation,termination,checksum,expiration";
-    let response = with_header(response, "tus-extension", extensions);
+    let response = abilities("creation,termination,checksum,expiration");
     tus(with_header(
         response,
         "tus-checksum-algorithm",
@@ -79,7 +73,7 @@ pub(super) async fn create(
     let upload = uploads::create(&api.server, &caller, &id, asked).await?;
     let place = format!("/api/v1/folders/{}/uploads/{}", upload.folder, upload.id);
     let response = responses::made(&upload, &place)?;
-    Ok(tus(told(response, &upload)))
+    Ok(tus(told(response, upload.offset, upload.expires_at)))
 }
 
 pub(super) async fn head(
@@ -90,13 +84,7 @@ pub(super) async fn head(
 ) -> ApiResult {
     version(&headers)?;
     let upload = uploads::head(&api.server, &caller, &id, known(&upload)?).await?;
-    let response = StatusCode::OK.into_response();
-    let response = match upload.size {
-        Some(size) => with_header(response, "upload-length", &size.to_string()),
-        None => response,
-    };
-    let response = with_header(response, "cache-control", "no-store");
-    Ok(tus(told(response, &upload)))
+    Ok(standing(upload.size, upload.offset, upload.expires_at))
 }
 
 pub(super) async fn append(
@@ -106,51 +94,37 @@ pub(super) async fn append(
     headers: HeaderMap,
     body: Body,
 ) -> ApiResult {
-    version(&headers)?;
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    if text(header::CONTENT_TYPE.as_str()) != Some("application/offset+octet-stream") {
-        let refusal = refusals::upload_content_type();
-        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-        return Err(ProblemResponse::with_status(refusal, status));
-    }
-    let offset = number(&headers, "upload-offset").ok_or_else(refusals::upload_offset_missing)?;
-    let (upload, checksum) = (known(&upload)?, text("upload-checksum"));
+    let offset = piece_offset(&headers)?;
+    let checksum = headers.get("upload-checksum");
+    let checksum = checksum.and_then(|value| value.to_str().ok());
+    let upload = known(&upload)?;
     let piece = uploads::append(&api.server, &caller, &id, upload, offset, checksum).await?;
     let lease = files::lease(&api.server, &caller, piece.folder(), FolderVerb::Write);
     let upload = take(piece, lease, body).await?;
-    Ok(tus(told(StatusCode::NO_CONTENT.into_response(), &upload)))
+    let response = StatusCode::NO_CONTENT.into_response();
+    Ok(tus(told(response, upload.offset, upload.expires_at)))
 }
 
 /// Takes a body as it comes. When it breaks off, or its sender may go on no longer, what came before is on disk.
 async fn take(
     mut piece: FolderPiece,
-    mut lease: server::access::Lease,
+    lease: server::access::Lease,
     body: Body,
 ) -> Result<FolderUploadView, ProblemResponse> {
-    let mut coming = body.into_data_stream();
-    let mut buffer = BytesMut::new();
-    let is_whole = loop {
-        let bytes = tokio::select! {
-            biased;
-            refusal = &mut lease => {
+    let mut coming = BodyPieces::of(body, lease, PIECE);
+    loop {
+        match coming.piece().await {
+            Ok(Some(bytes)) if bytes.is_empty() => {}
+            Ok(Some(bytes)) => piece.write(bytes).await?,
+            Ok(None) => break,
+            Err(refusal) => {
                 // What came is told to the next request for it.
                 let _ = piece.finish(false).await;
                 return Err(refusal.into());
             }
-            bytes = coming.next() => bytes,
-        };
-        match bytes {
-            Some(Ok(bytes)) => buffer.extend_from_slice(&bytes),
-            Some(Err(_)) => break false,
-            None => break true,
         }
-        if buffer.len() >= PIECE {
-            piece.write(buffer.split().freeze()).await?;
-        }
-    };
-    if !buffer.is_empty() {
-        piece.write(buffer.freeze()).await?;
     }
+    let is_whole = !coming.is_broken();
     let upload = piece.finish(is_whole).await.map_err(refused)?;
     match is_whole {
         true => Ok(upload),
@@ -198,17 +172,6 @@ fn metadata(headers: &HeaderMap) -> Result<BTreeMap<String, String>, Refusal> {
         all.insert(name.to_owned(), value);
     }
     Ok(all)
-}
-
-/// What is no id names nothing.
-fn known(id: &str) -> Result<UploadId, Refusal> {
-    id.parse().map_err(|_| refusals::upload_unknown())
-}
-
-/// How far it is, and until when it is kept.
-fn told(response: Response, upload: &FolderUploadView) -> Response {
-    let response = with_header(response, "upload-offset", &upload.offset.to_string());
-    with_header(response, "upload-expires", &http_date(upload.expires_at))
 }
 
 #[cfg(test)]

@@ -10,11 +10,10 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt;
 use rules::names::UploadId;
 use rules::refusal::Refusal;
 use rules::refusals;
+use rules::units::Timestamp;
 use server::access::{Caller, lease};
 use server::actions::images::uploads;
 
@@ -22,6 +21,7 @@ use super::ApiContext;
 use super::authentication::ApiCaller;
 use super::folder_files::http_date;
 use super::responses::{self, ApiResult, with_header};
+use crate::doors::body::BodyPieces;
 use crate::doors::problem::ProblemResponse;
 
 const VERSION: &str = "1.0.0";
@@ -30,10 +30,14 @@ const PIECE: usize = 4 << 20;
 
 /// What this server knows of the protocol.
 pub(super) async fn options() -> Response {
+    tus(abilities("creation,termination,expiration"))
+}
+
+/// An answer that names the version and these extensions.
+pub(super) fn abilities(extensions: &'static str) -> Response {
     let response = StatusCode::NO_CONTENT.into_response();
     let response = with_header(response, "tus-version", VERSION);
-    let extensions = "creation,termination,expiration";
-    tus(with_header(response, "tus-extension", extensions))
+    with_header(response, "tus-extension", extensions)
 }
 
 pub(super) async fn list(
@@ -55,7 +59,7 @@ pub(super) async fn create(
     let name = file_name(&headers)?;
     let upload = uploads::create(&api.server, &caller, size, &name, None).await?;
     let response = responses::made(&upload, &format!("/api/v1/uploads/{}", upload.id))?;
-    Ok(tus(expires(response, &upload)))
+    Ok(tus(expires(response, upload.expires_at)))
 }
 
 pub(super) async fn head(
@@ -66,10 +70,11 @@ pub(super) async fn head(
 ) -> ApiResult {
     version(&headers)?;
     let upload = uploads::head(&api.server, &caller, known(&id)?).await?;
-    let response = StatusCode::OK.into_response();
-    let response = with_header(response, "upload-length", &upload.size.to_string());
-    let response = with_header(response, "cache-control", "no-store");
-    Ok(tus(expires(progress(response, &upload), &upload)))
+    Ok(standing(
+        Some(upload.size),
+        upload.offset,
+        upload.expires_at,
+    ))
 }
 
 pub(super) async fn append(
@@ -79,21 +84,10 @@ pub(super) async fn append(
     headers: HeaderMap,
     body: Body,
 ) -> ApiResult {
-    version(&headers)?;
-    let kind = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|v| v.to_str().ok());
-    if kind != Some("application/offset+octet-stream") {
-        let refusal = refusals::upload_content_type();
-        return Err(ProblemResponse::with_status(
-            refusal,
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        ));
-    }
-    let offset = number(&headers, "upload-offset").ok_or_else(refusals::upload_offset_missing)?;
+    let offset = piece_offset(&headers)?;
     let upload = take(&api, &caller, known(&id)?, offset, body).await?;
     let response = StatusCode::NO_CONTENT.into_response();
-    Ok(tus(expires(progress(response, &upload), &upload)))
+    Ok(tus(told(response, upload.offset, upload.expires_at)))
 }
 
 /// Takes a body in pieces. When it breaks off, what came before is on disk.
@@ -104,47 +98,17 @@ async fn take(
     offset: u64,
     body: Body,
 ) -> Result<UploadView, ProblemResponse> {
-    let mut lease = lease(&api.server, caller);
-    let mut pieces = body.into_data_stream();
-    let mut buffer = BytesMut::new();
-    let mut at = offset;
-    let mut latest = None;
-    let broken = loop {
-        let piece = tokio::select! {
-            biased;
-            refusal = &mut lease => return Err(refusal.into()),
-            piece = pieces.next() => piece,
-        };
-        match piece {
-            Some(Ok(bytes)) => {
-                buffer.extend_from_slice(&bytes);
-                if buffer.len() >= PIECE {
-                    let upload = keep(api, caller, id, at, buffer.split().freeze()).await?;
-                    at = upload.offset;
-                    latest = Some(upload);
-                }
-            }
-            Some(Err(_)) => break true,
-            None => break false,
-        }
-    };
-    if !buffer.is_empty() || latest.is_none() {
-        latest = Some(keep(api, caller, id, at, buffer.freeze()).await?);
+    let mut pieces = BodyPieces::of(body, lease(&api.server, caller), PIECE);
+    let (mut at, mut latest) = (offset, None);
+    while let Some(piece) = pieces.piece().await? {
+        let upload = uploads::append(&api.server, caller, id, at, piece).await?;
+        at = upload.offset;
+        latest = Some(upload);
     }
     match latest {
-        Some(upload) if !broken => Ok(upload),
+        Some(upload) if !pieces.is_broken() => Ok(upload),
         _ => Err(ProblemResponse::from(refusals::upload_cut_off())),
     }
-}
-
-async fn keep(
-    api: &ApiContext,
-    caller: &Caller,
-    id: UploadId,
-    at: u64,
-    piece: Bytes,
-) -> Result<UploadView, ProblemResponse> {
-    Ok(uploads::append(&api.server, caller, id, at, piece).await?)
 }
 
 pub(super) async fn abort(
@@ -168,6 +132,19 @@ pub(super) fn version(headers: &HeaderMap) -> Result<(), ProblemResponse> {
         refusal,
         StatusCode::PRECONDITION_FAILED,
     ))
+}
+
+/// Where a piece begins, of a request that brings one.
+pub(super) fn piece_offset(headers: &HeaderMap) -> Result<u64, ProblemResponse> {
+    version(headers)?;
+    let kind = headers.get(header::CONTENT_TYPE);
+    if kind.and_then(|kind| kind.to_str().ok()) != Some("application/offset+octet-stream") {
+        let refusal = refusals::upload_content_type();
+        let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+        return Err(ProblemResponse::with_status(refusal, status));
+    }
+    let offset = number(headers, "upload-offset").ok_or_else(refusals::upload_offset_missing)?;
+    Ok(offset)
 }
 
 pub(super) fn number(headers: &HeaderMap, name: &str) -> Option<u64> {
@@ -194,7 +171,7 @@ fn file_name(headers: &HeaderMap) -> Result<String, Refusal> {
 }
 
 /// What is no id names nothing.
-fn known(id: &str) -> Result<UploadId, Refusal> {
+pub(super) fn known(id: &str) -> Result<UploadId, Refusal> {
     id.parse().map_err(|_| refusals::upload_unknown())
 }
 
@@ -202,18 +179,29 @@ pub(super) fn tus(response: Response) -> Response {
     with_header(response, "tus-resumable", VERSION)
 }
 
-fn progress(response: Response, upload: &UploadView) -> Response {
-    with_header(response, "upload-offset", &upload.offset.to_string())
+/// An upload as it stands: its length where it is known, how far it is, and until when it is kept.
+pub(super) fn standing(size: Option<u64>, offset: u64, expires_at: Timestamp) -> Response {
+    let response = StatusCode::OK.into_response();
+    let response = match size {
+        Some(size) => with_header(response, "upload-length", &size.to_string()),
+        None => response,
+    };
+    let response = with_header(response, "cache-control", "no-store");
+    tus(told(response, offset, expires_at))
 }
 
-fn expires(response: Response, upload: &UploadView) -> Response {
-    with_header(response, "upload-expires", &http_date(upload.expires_at))
+/// How far it is, and until when it is kept.
+pub(super) fn told(response: Response, offset: u64, expires_at: Timestamp) -> Response {
+    let response = with_header(response, "upload-offset", &offset.to_string());
+    expires(response, expires_at)
+}
+
+fn expires(response: Response, expires_at: Timestamp) -> Response {
+    with_header(response, "upload-expires", &http_date(expires_at))
 }
 
 #[cfg(test)]
 mod tests {
-    use rules::units::Timestamp;
-
     use super::*;
 
     #[test]

@@ -122,7 +122,7 @@ async fn list(
 ) -> Response {
     match read(&console, &visit, &caller, &id, String::new()).await {
         Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => super::failed(&console, &visit, &caller, Nav::Sessions, &failure),
     }
 }
 
@@ -170,16 +170,6 @@ fn row(t: Text, app: &AppView) -> AppRow {
     }
 }
 
-fn failed(
-    console: &PagesContext,
-    visit: &RequestContext,
-    caller: &Caller,
-    failure: &Failure,
-) -> Response {
-    let frame = layout(console, visit, caller, Nav::Sessions);
-    responses::failure(console, visit, Some(frame), failure)
-}
-
 /// `POST /sessions/{id}/apps`: opens what listens on a port that was typed.
 async fn open_port(
     State(console): State<PagesContext>,
@@ -198,7 +188,7 @@ async fn open_port(
     let refusal = match opened {
         Ok(app) => return responses::see(&page_of(&id, &app.name, "")),
         Err(Failure::Refusal(refusal)) => refusal,
-        Err(fault) => return failed(&console, &visit, &caller, &fault),
+        Err(fault) => return super::failed(&console, &visit, &caller, Nav::Sessions, &fault),
     };
     match read(&console, &visit, &caller, &id, sent.port).await {
         Ok(page) => {
@@ -207,7 +197,7 @@ async fn open_port(
             let visit = visit.refusing(refused);
             responses::page(&console, &visit, responses::status(&refusal), &page)
         }
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => super::failed(&console, &visit, &caller, Nav::Sessions, &failure),
     }
 }
 
@@ -223,7 +213,7 @@ async fn show(
     let read = read_app(&console, &visit, &caller, (&id, &app), to, String::new()).await;
     let (page, way) = match read {
         Ok(read) => read,
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
+        Err(failure) => return super::failed(&console, &visit, &caller, Nav::Sessions, &failure),
     };
     let state = page.app.state;
     let mut response = responses::page(&console, &visit, StatusCode::OK, &page);
@@ -302,7 +292,7 @@ async fn open(
 ) -> Response {
     match apps::open(&console.server, &console.streams, &caller, &id, &app).await {
         Ok(opened) => responses::see(&page_of(&id, &opened.name, &look.to)),
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => super::failed(&console, &visit, &caller, Nav::Sessions, &failure),
     }
 }
 
@@ -328,7 +318,7 @@ async fn share(
     let refusal = match shares::create(&console.server, &caller, &id, &app, asked).await {
         Ok(_) => return responses::see(&page_of(&id, &app, "")),
         Err(Failure::Refusal(refusal)) => refusal,
-        Err(fault) => return failed(&console, &visit, &caller, &fault),
+        Err(fault) => return super::failed(&console, &visit, &caller, Nav::Sessions, &fault),
     };
     let read = read_app(&console, &visit, &caller, (&id, &app), None, sent.user).await;
     match read {
@@ -338,7 +328,7 @@ async fn share(
             let visit = visit.refusing(refused);
             responses::page(&console, &visit, responses::status(&refusal), &page)
         }
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => super::failed(&console, &visit, &caller, Nav::Sessions, &failure),
     }
 }
 
@@ -352,7 +342,7 @@ async fn unshare(
 ) -> Response {
     match shares::remove(&console.server, &caller, &id, &app, &sent.share).await {
         Ok(()) => responses::see(&page_of(&id, &app, "")),
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => super::failed(&console, &visit, &caller, Nav::Sessions, &failure),
     }
 }
 
@@ -366,14 +356,14 @@ async fn at_port(
 ) -> Response {
     let Some(port) = port.parse::<u16>().ok().filter(|port| *port > 0) else {
         let refusal = rules::refusals::port_invalid();
-        return failed(&console, &visit, &caller, &refusal.into());
+        return super::failed(&console, &visit, &caller, Nav::Sessions, &refusal.into());
     };
     match apps::at_port(&console.server, &caller, port).await {
         Ok(Some((session, app))) => {
             responses::see(&page_of(&session.to_string(), &app.to_string(), &look.to))
         }
         Ok(None) => shared(&console, &visit, &caller, port, &look.to).await,
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => super::failed(&console, &visit, &caller, Nav::Sessions, &failure),
     }
 }
 
@@ -389,7 +379,7 @@ async fn shared(
     let streams = &*console.streams;
     let (app, way) = match shares::visit(&console.server, streams, caller, port, to).await {
         Ok(found) => found,
-        Err(failure) => return failed(console, visit, caller, &failure),
+        Err(failure) => return super::failed(console, visit, caller, Nav::Sessions, &failure),
     };
     let title = match visit.text.language == Language::Korean && !app.title_ko.is_empty() {
         true => &app.title_ko,

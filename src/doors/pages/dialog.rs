@@ -68,6 +68,19 @@ pub struct DialogForm {
     pub force: Option<String>,
 }
 
+impl DialogForm {
+    /// Of a question before something goes, which sends nothing but the yes.
+    pub fn removal(action: String, go: &str) -> Self {
+        Self {
+            action,
+            fields: Vec::new(),
+            icon: "trash-2",
+            go: go.to_owned(),
+            force: None,
+        }
+    }
+}
+
 /// Names that a question lists; beyond, it says how many.
 pub const MAX_NAMED: usize = 12;
 

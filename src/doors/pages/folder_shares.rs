@@ -92,7 +92,7 @@ async fn show(
 ) -> Response {
     match read(&console, &visit, &caller, &id, FolderShareForm::default()).await {
         Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => super::failed(&console, &visit, &caller, Nav::Folders, &failure),
     }
 }
 
@@ -165,16 +165,6 @@ async fn read(
     })
 }
 
-fn failed(
-    console: &PagesContext,
-    visit: &RequestContext,
-    caller: &Caller,
-    failure: &Failure,
-) -> Response {
-    let frame = layout(console, visit, caller, Nav::Folders);
-    responses::failure(console, visit, Some(frame), failure)
-}
-
 /// `POST /folders/{id}/share`
 async fn share(
     State(console): State<PagesContext>,
@@ -200,7 +190,7 @@ async fn share(
             return responses::see_with(&sharing_of(&id), "folder-shared", &with);
         }
         Err(Failure::Refusal(refusal)) => refusal,
-        Err(fault) => return failed(&console, &visit, &caller, &fault),
+        Err(fault) => return super::failed(&console, &visit, &caller, Nav::Folders, &fault),
     };
     match read(&console, &visit, &caller, &id, sent).await {
         Ok(page) => {
@@ -209,7 +199,7 @@ async fn share(
             let visit = visit.refusing(refused);
             responses::page(&console, &visit, responses::status(&refusal), &page)
         }
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => super::failed(&console, &visit, &caller, Nav::Folders, &failure),
     }
 }
 
@@ -223,7 +213,7 @@ async fn unshare(
 ) -> Response {
     match sharing::remove(&console.server, &caller, &id, &sent.share).await {
         Ok(()) => responses::see(&sharing_of(&id)),
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => super::failed(&console, &visit, &caller, Nav::Folders, &failure),
     }
 }
 
@@ -236,7 +226,7 @@ async fn leave(
 ) -> Response {
     match sharing::leave(&console.server, &caller, &id).await {
         Ok(()) => responses::see(PATH),
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => super::failed(&console, &visit, &caller, Nav::Folders, &failure),
     }
 }
 
@@ -249,7 +239,7 @@ async fn accept(
 ) -> Response {
     match sharing::accept(&console.server, &caller, &id).await {
         Ok(folder) => responses::see_with(PATH, "folder-accepted", folder.name.as_str()),
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => super::failed(&console, &visit, &caller, Nav::Folders, &failure),
     }
 }
 
@@ -262,7 +252,7 @@ async fn decline(
 ) -> Response {
     match sharing::decline(&console.server, &caller, &id).await {
         Ok(()) => responses::see(PATH),
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => super::failed(&console, &visit, &caller, Nav::Folders, &failure),
     }
 }
 

@@ -73,7 +73,7 @@ async fn show(
 ) -> Response {
     match read(&console, &visit, &caller, NewSshKeyForm::default()).await {
         Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => super::failed(&console, &visit, &caller, Nav::Me, &failure),
     }
 }
 
@@ -189,21 +189,11 @@ async fn add(
             let visit = visit.refusing(refused);
             match read(&console, &visit, &caller, form).await {
                 Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
-                Err(failure) => failed(&console, &visit, &caller, &failure),
+                Err(failure) => super::failed(&console, &visit, &caller, Nav::Me, &failure),
             }
         }
-        Err(fault) => failed(&console, &visit, &caller, &fault),
+        Err(fault) => super::failed(&console, &visit, &caller, Nav::Me, &fault),
     }
-}
-
-fn failed(
-    console: &PagesContext,
-    visit: &RequestContext,
-    caller: &Caller,
-    failure: &Failure,
-) -> Response {
-    let frame = layout(console, visit, caller, Nav::Me);
-    responses::failure(console, visit, Some(frame), failure)
 }
 
 /// `GET /me/ssh-keys/{id}/remove`: what would end with it.
@@ -216,23 +206,18 @@ async fn ask(
     let t = visit.text;
     let keys = match ssh_keys::list(&console.server, &caller).await {
         Ok(keys) => keys,
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
+        Err(failure) => return super::failed(&console, &visit, &caller, Nav::Me, &failure),
     };
     let Some(key) = keys.into_iter().find(|key| key.id.to_string() == id) else {
         let refusal = refusals::ssh_key_not_found();
-        return failed(&console, &visit, &caller, &refusal.into());
+        return super::failed(&console, &visit, &caller, Nav::Me, &refusal.into());
     };
     let title = t.ssh_keys_remove_title(&key.name);
     let frame = layout(&console, &visit, &caller, Nav::Me);
     let mut page = DialogPage::titled(frame, PATH.to_owned(), title, t.ssh_keys_remove_lead());
     page.items = vec![key.fingerprint];
-    page.form = Some(DialogForm {
-        action: format!("{PATH}/{}/remove", key.id),
-        fields: Vec::new(),
-        icon: "trash-2",
-        go: t.ssh_keys_remove().to_owned(),
-        force: None,
-    });
+    let action = format!("{PATH}/{}/remove", key.id);
+    page.form = Some(DialogForm::removal(action, t.ssh_keys_remove()));
     dialog::answer(&console, &visit, Nav::Me, page)
 }
 
@@ -248,7 +233,7 @@ async fn remove(
     };
     match removed {
         Ok(()) => responses::see_with(PATH, "ssh-key-gone", ""),
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => super::failed(&console, &visit, &caller, Nav::Me, &failure),
     }
 }
 

@@ -82,7 +82,7 @@ async fn show(
 ) -> Response {
     match read(&console, &visit, &caller, NewVolumeForm::default()).await {
         Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => super::failed(&console, &visit, &caller, Nav::Storage, &failure),
     }
 }
 
@@ -139,16 +139,6 @@ fn line(visit: &RequestContext, one: VolumeView, may_change: bool) -> VolumeLine
     }
 }
 
-fn failed(
-    console: &PagesContext,
-    visit: &RequestContext,
-    caller: &Caller,
-    failure: &Failure,
-) -> Response {
-    let frame = layout(console, visit, caller, Nav::Storage);
-    responses::failure(console, visit, Some(frame), failure)
-}
-
 async fn make(
     State(console): State<PagesContext>,
     visit: RequestContext,
@@ -169,13 +159,13 @@ async fn make(
     let refusal = match volumes::create(&console.server, &caller, asked, None).await {
         Ok(made) => return responses::see_with(PATH, "volume-added", &made.value.name),
         Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemWrite) => refusal,
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
+        Err(failure) => return super::failed(&console, &visit, &caller, Nav::Storage, &failure),
     };
     let shown = RefusedForm::new(visit.text, PATH, &refusal).otherwise_at("path");
     let visit = visit.refusing(shown);
     match read(&console, &visit, &caller, form).await {
         Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => super::failed(&console, &visit, &caller, Nav::Storage, &failure),
     }
 }
 
@@ -189,18 +179,13 @@ async fn ask(
     let t = visit.text;
     let volume = match volumes::get(&console.server, &caller, &id).await {
         Ok(volume) => volume,
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
+        Err(failure) => return super::failed(&console, &visit, &caller, Nav::Storage, &failure),
     };
     let title = t.volumes_remove_title(&volume.name);
     let frame = layout(&console, &visit, &caller, Nav::Storage);
     let mut page = DialogPage::titled(frame, PATH.to_owned(), title, t.volumes_remove_lead());
-    page.form = Some(DialogForm {
-        action: format!("{PATH}/{}/remove", volume.id),
-        fields: Vec::new(),
-        icon: "trash-2",
-        go: t.volumes_remove().to_owned(),
-        force: None,
-    });
+    let action = format!("{PATH}/{}/remove", volume.id);
+    page.form = Some(DialogForm::removal(action, t.volumes_remove()));
     dialog::answer(&console, &visit, Nav::Storage, page)
 }
 
@@ -212,6 +197,6 @@ async fn remove(
 ) -> Response {
     match volumes::remove(&console.server, &caller, &id).await {
         Ok(()) => responses::see_with(PATH, "volume-removed", ""),
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => super::failed(&console, &visit, &caller, Nav::Storage, &failure),
     }
 }

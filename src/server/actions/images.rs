@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use api::operations::OperationView;
-use rules::image::{CatalogImage, parse_reference};
+use rules::image::{CatalogImage, MAX_IMPORTED_IMAGES, parse_reference};
 use rules::names::{ImageId, OperationId, UploadId};
 use rules::permissions::{Permission, Subject};
 use rules::refusals;
@@ -22,7 +22,7 @@ use crate::catalog::events::NewEvent;
 use crate::catalog::job_kinds::{IMAGE_IMPORT, ImportInput, ImportOrigin};
 use crate::catalog::jobs::OperationRow;
 use crate::catalog::request_key::RequestKey;
-use crate::catalog::{Lane, ReadTransaction};
+use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server, ServerFault};
 
 pub mod environments;
@@ -77,7 +77,7 @@ pub async fn get(server: &Server, caller: &Caller, which: &str) -> Result<Catalo
 /// same upload gives the operation of the first.
 ///
 /// Errors: `image.reference-invalid`, `upload.not-found`, `upload.incomplete`, `image.path-denied`,
-/// `image.archive-missing`, `image.needs-root` where this server cannot unpack at all, `disk.full`.
+/// `image.archive-missing`, `image.limit`, `image.needs-root` where this server cannot unpack at all, `disk.full`.
 pub async fn import(
     server: &Server,
     caller: &Caller,
@@ -199,6 +199,14 @@ async fn begin(
                         .retry_after(60)
                         .into());
                 }
+                // Else all of it would come and be unpacked first.
+                let is_new = match &input.reference {
+                    Some(reference) => rows.image_called(reference)?.is_none(),
+                    None => false,
+                };
+                if is_new && rows.imported_images()? >= MAX_IMPORTED_IMAGES {
+                    return Err(refusals::image_limit(MAX_IMPORTED_IMAGES).into());
+                }
                 rows.insert_operation(&row, actor.as_str())?;
                 Ok(row.id)
             })?;
@@ -267,25 +275,30 @@ pub async fn remove(
         .catalog()
         .write(Lane::Requests, "remove an image", move |rows| {
             let image = find_to_keep(rows, &caller, &which)?;
-            let users = rows.image_users(image.id)?;
-            if users > 0 {
-                return Err(refusals::image_in_use(users, &image.reference).into());
-            }
-            rows.remove_image(image.id)?;
-            rows.note(NewEvent {
-                actor: actor.as_str(),
-                topic: "images",
-                object: &image.id.to_string(),
-                scope: image.scope(),
-                code: "image.removed",
-                before: &image.reference,
-                after: "",
-            })?;
+            remove_unused(rows, &image, actor.as_str())?;
             Ok(image)
         })
         .await?;
     free(server).await;
     Ok(removed)
+}
+
+/// Removes the row of an image. Refuses `image.in-use`.
+fn remove_unused(rows: &Rows<'_>, image: &CatalogImage, actor: &str) -> Result<(), Failure> {
+    let users = rows.image_users(image.id)?;
+    if users > 0 {
+        return Err(refusals::image_in_use(users, &image.reference).into());
+    }
+    rows.remove_image(image.id)?;
+    rows.note(NewEvent {
+        actor,
+        topic: "images",
+        object: &image.id.to_string(),
+        scope: image.scope(),
+        code: "image.removed",
+        before: &image.reference,
+        after: "",
+    })
 }
 
 /// Gives back the bytes that no row needs any more.

@@ -99,6 +99,14 @@ impl ReadTransaction<'_> {
             .query_row([owner.0.as_bytes()], |row| value::unsigned(row, "n"))?)
     }
 
+    /// How many images were imported, pushed or pulled: those of no user. O(images).
+    pub(crate) fn imported_images(&self) -> Result<u64, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select count(*) as n from image where owner is null")?
+            .query_row([], |row| value::unsigned(row, "n"))?)
+    }
+
     /// How many live sessions start from this image.
     pub(crate) fn image_users(&self, id: ImageId) -> Result<u32, Failure> {
         Ok(self

@@ -7,7 +7,7 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rules::image::{CatalogImage, parse_reference};
+use rules::image::{CatalogImage, MAX_IMPORTED_IMAGES, parse_reference};
 use rules::names::ImageId;
 use rules::refusal::{Refusal, RefusalKind};
 use rules::refusals;
@@ -487,6 +487,9 @@ fn keep(
         } else {
             rows.rename_image(known.id, &old_name(&known))?;
         }
+    }
+    if rows.imported_images()? >= MAX_IMPORTED_IMAGES {
+        return Err(refusals::image_limit(MAX_IMPORTED_IMAGES).into());
     }
     let settings = &record.settings;
     let image = CatalogImage {

@@ -10,6 +10,9 @@ use crate::images::digest::Sha256Digest;
 pub const MAX_MANIFEST_BYTES: usize = 4 << 20;
 /// Layers that a manifest may name; other engines stop at 127.
 const MAX_LAYERS: usize = 127;
+/// Bytes of all blobs of one image, as an import bounds what they unpack to. Higher: a pull fills the disk before it is
+/// refused. Lower: images of large models are.
+const MAX_IMAGE_BYTES: u64 = 512 << 30;
 /// Images that an index may name.
 const MAX_ENTRIES: usize = 64;
 
@@ -85,7 +88,8 @@ struct PlatformText {
 
 /// Reads the manifest of one image; `declared` is the media type that its sender gives.
 ///
-/// Refuses `registry.manifest-invalid`: what is no manifest, an index, a layer that lies elsewhere.
+/// Refuses `registry.manifest-invalid`: what is no manifest, an index, a layer that lies elsewhere;
+/// `image.too-many-layers`, `registry.image-too-large`.
 pub fn read(bytes: &[u8], declared: &str) -> Result<PushedManifest, Refusal> {
     let text = parsed(bytes)?;
     if text.manifests.is_some() {
@@ -105,8 +109,11 @@ pub fn read(bytes: &[u8], declared: &str) -> Result<PushedManifest, Refusal> {
     if !MANIFEST_TYPES.contains(&media_type) {
         return Err(invalid("its media type is not known"));
     }
-    if layers.is_empty() || layers.len() > MAX_LAYERS {
-        return Err(invalid("it names no layer, or too many"));
+    if layers.is_empty() {
+        return Err(invalid("it names no layer"));
+    }
+    if layers.len() > MAX_LAYERS {
+        return Err(refusals::image_too_many_layers(layers.len(), MAX_LAYERS));
     }
     if layers.iter().any(|layer| !layer.urls.is_empty()) {
         return Err(invalid("a layer lies elsewhere"));
@@ -118,10 +125,21 @@ pub fn read(bytes: &[u8], declared: &str) -> Result<PushedManifest, Refusal> {
         Ok(NamedBlob { digest, bytes })
     };
     let blobs = std::iter::once(&config).chain(&layers).map(named);
-    Ok(PushedManifest {
+    let pushed = PushedManifest {
         media_type: media_type.to_owned(),
         blobs: blobs.collect::<Result<_, Refusal>>()?,
-    })
+    };
+    match pushed.total_bytes() > MAX_IMAGE_BYTES {
+        true => Err(refusals::registry_image_too_large(MAX_IMAGE_BYTES >> 30)),
+        false => Ok(pushed),
+    }
+}
+
+/// The media type that the manifest of one image says itself; of OCI manifests, some do not. None for other documents.
+pub fn own_media_type(bytes: &[u8]) -> Option<String> {
+    let own = parsed(bytes).ok()?.media_type;
+    let declared = own.as_deref().unwrap_or(MANIFEST_TYPES[0]);
+    read(bytes, declared).ok().map(|pushed| pushed.media_type)
 }
 
 /// A manifest that an index names.
@@ -247,6 +265,41 @@ mod tests {
         assert_eq!(read.media_type, MANIFEST_TYPES[0]);
         assert_eq!(read.total_bytes(), 12);
         assert_eq!(read.blobs[0].digest.to_string(), digest("a"));
+    }
+
+    #[test]
+    fn an_image_has_so_many_layers_and_bytes() {
+        let read_with = |layers: usize, bytes: u64| {
+            let mut changed = manifest();
+            let layer = serde_json::json!({"mediaType": "y", "digest": digest("b"), "size": bytes});
+            changed["layers"] = vec![layer; layers].into();
+            read(changed.to_string().as_bytes(), MANIFEST_TYPES[0])
+                .err()
+                .map(|refusal| refusal.code)
+        };
+        assert_eq!(read_with(MAX_LAYERS, 1), None);
+        let refused = read_with(MAX_LAYERS + 1, 1);
+        assert_eq!(refused.as_deref(), Some("image.too-many-layers"));
+        // The configuration of the sample has seven bytes.
+        assert_eq!(read_with(1, MAX_IMAGE_BYTES - 7), None);
+        for (layers, bytes) in [(1, MAX_IMAGE_BYTES - 6), (2, u64::MAX)] {
+            let refused = read_with(layers, bytes);
+            assert_eq!(refused.as_deref(), Some("registry.image-too-large"));
+        }
+    }
+
+    #[test]
+    fn a_manifest_says_its_media_type_and_other_documents_none() {
+        let mut changed = manifest();
+        let own = |document: &serde_json::Value| own_media_type(document.to_string().as_bytes());
+        assert_eq!(own(&changed).as_deref(), Some(MANIFEST_TYPES[0]));
+        changed["mediaType"] = MANIFEST_TYPES[1].into();
+        assert_eq!(own(&changed).as_deref(), Some(MANIFEST_TYPES[1]));
+        changed["mediaType"] = serde_json::Value::Null;
+        assert_eq!(own(&changed).as_deref(), Some(MANIFEST_TYPES[0]));
+        changed["config"] = serde_json::Value::Null;
+        assert_eq!(own(&changed), None);
+        assert_eq!(own_media_type(b"a layer"), None);
     }
 
     #[test]

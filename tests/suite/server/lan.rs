@@ -87,7 +87,7 @@ impl House {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    fn authority(&self) -> PathBuf {
+    pub(super) fn authority(&self) -> PathBuf {
         self.folder.path().join("authority.crt")
     }
 

@@ -1,5 +1,7 @@
-//! The registry as its clients meet it: by the requests of the protocol, and by skopeo as it is installed. Images are
+//! The registry as its clients meet it: by the requests of the protocol, and by programs as they are installed. Images are
 //! unpacked where this process is root; the other tests run everywhere.
+
+mod clients;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -305,7 +307,8 @@ async fn a_cut_upload_goes_on_and_a_wrong_digest_is_refused() {
     assert_eq!(names.json(), json!({"repositories": []}));
 }
 
-/// What skopeo pushes is an image of the site, and is pulled with the digests that it was pushed with.
+/// Promise (Images): What docker, podman and skopeo push is an image of the site, and is pulled with the digests that it was
+/// pushed with.
 #[tokio::test]
 async fn skopeo_pushes_and_pulls_with_equal_digests() {
     const NAME: &str = "skopeo_pushes_and_pulls_with_equal_digests";
@@ -426,8 +429,23 @@ async fn an_index_gives_its_image_for_this_machine() {
         let pushed = ada.push("lab/many", &digest(&image.manifest), image).await;
         assert_eq!(short(&pushed), "201");
     }
+    let mina = RegistryCaller {
+        name: "mina",
+        who: &the_box.mina,
+        ..ada
+    };
+    // Who pushed them finds them before the index names them; others do not.
+    let path_of_ours = format!("/v2/lab/many/manifests/{}", digest(&ours.manifest));
+    let found = ada.ask("GET", &path_of_ours, &[], b"").await;
+    assert_eq!(found.bytes, ours.manifest);
+    assert_eq!(found.header("content-type"), OCI_MANIFEST);
+    let hidden = mina.short("GET", &path_of_ours, b"").await;
+    assert_eq!(hidden, "404 MANIFEST_UNKNOWN");
+    let blob = format!("/v2/lab/many/manifests/{}", digest(&ours.layer));
+    assert_eq!(ada.short("GET", &blob, b"").await, "404 MANIFEST_UNKNOWN");
     let pushed = ada.ask("PUT", path, &kind, index.as_bytes()).await;
     assert_eq!(short(&pushed), "201");
+    assert_eq!(mina.short("GET", &path_of_ours, b"").await, "200");
     let back = ada.ask("GET", path, &[], b"").await;
     assert_eq!(back.bytes, index.as_bytes());
     assert_eq!(back.header("content-type"), OCI_INDEX);
@@ -443,6 +461,54 @@ async fn an_index_gives_its_image_for_this_machine() {
         .await
         .json();
     assert_eq!(shown["digest"], digest(&ours.config), "{shown}");
+}
+
+/// A tag and a digest are deleted as images are elsewhere; blobs are not, and who may not push deletes nothing.
+#[tokio::test]
+async fn a_tag_and_a_digest_are_deleted() {
+    let the_box = TheBox::open().await;
+    if !can_unpack("a_tag_and_a_digest_are_deleted", &the_box) {
+        return;
+    }
+    let ada = RegistryCaller {
+        the_box: &the_box,
+        name: "ada",
+        who: &the_box.admin,
+    };
+    let mina = RegistryCaller {
+        name: "mina",
+        who: &the_box.mina,
+        ..ada
+    };
+    let image = SmallImage::new("hello");
+    for tag in ["1", "2", "3"] {
+        let pushed = ada.push("lab/tiny", tag, &image).await;
+        assert_eq!(short(&pushed), "201");
+    }
+    let other = SmallImage::new("other");
+    assert_eq!(short(&ada.push("lab/tiny", "4", &other).await), "201");
+    let path = |tag: &str| format!("/v2/lab/tiny/manifests/{tag}");
+    for tag in ["1", "9"] {
+        let refused = mina.short("DELETE", &path(tag), b"").await;
+        assert_eq!(refused, "403 DENIED", "{tag}");
+    }
+    for unknown in ["9", &digest(b"no manifest"), &digest(&image.layer)] {
+        let refused = ada.short("DELETE", &path(unknown), b"").await;
+        assert_eq!(refused, "404 MANIFEST_UNKNOWN", "{unknown}");
+    }
+    let blob = format!("/v2/lab/tiny/blobs/{}", digest(&image.layer));
+    assert_eq!(ada.short("DELETE", &blob, b"").await, "405 UNSUPPORTED");
+    assert_eq!(ada.short("DELETE", &path("1"), b"").await, "202");
+    let gone = ada.short("GET", &path("1"), b"").await;
+    assert_eq!(gone, "404 MANIFEST_UNKNOWN");
+    let all = digest(&image.manifest);
+    assert_eq!(ada.short("DELETE", &path(&all), b"").await, "202");
+    let tags = ada.ask("GET", "/v2/lab/tiny/tags/list", &[], b"").await;
+    assert_eq!(tags.json(), json!({"name": "lab/tiny", "tags": ["4"]}));
+    let removed = the_box
+        .get(&the_box.admin, "/api/v1/images/lab%2Ftiny:2")
+        .await;
+    assert_eq!(removed.short(), "404 image.not-found");
 }
 
 /// An image of another registry that the settings allow is pulled with equal digests; other hosts are

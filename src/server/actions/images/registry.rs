@@ -16,7 +16,7 @@ use rules::registry::{
 use store::images::config::own_architecture;
 use store::images::digest::Sha256Digest;
 use store::registry::manifest::{
-    MAX_MANIFEST_BYTES, ManifestOrIndex, NamedBlob, read, read_or_list,
+    MAX_MANIFEST_BYTES, ManifestOrIndex, NamedBlob, own_media_type, read, read_or_list,
 };
 use store::registry::{RegistryStore, UploadOwner};
 use uuid::Uuid;
@@ -49,8 +49,8 @@ pub fn enter(caller: &Caller) -> Result<(), Failure> {
     allowed(caller, Permission::ImagesRead)
 }
 
-/// The manifest of an image. Errors: `registry.name-invalid`; `registry.manifest-unknown`, also for an image that the caller
-/// does not reach and for one that came from an archive.
+/// The manifest of an image, or one that the caller pushed by its digest lately. Errors: `registry.name-invalid`;
+/// `registry.manifest-unknown`, also for an image that the caller does not reach and for one that came from an archive.
 pub async fn manifest(
     server: &Server,
     caller: &Caller,
@@ -96,7 +96,38 @@ pub async fn manifest(
                 body: body.await?,
             })
         }
-        None => Err(refusals::registry_manifest_unknown().into()),
+        None => pushed_manifest(server, caller, which).await,
+    }
+}
+
+/// A manifest that the caller pushed by its digest lately, and that no image has yet. Errors: `registry.manifest-unknown`.
+async fn pushed_manifest(
+    server: &Server,
+    caller: &Caller,
+    which: &ImageTag,
+) -> Result<StoredManifest, Failure> {
+    let may_hold = allowed(caller, Permission::ImagesWrite).is_ok();
+    let ImageTag::Digest(digest) = which else {
+        return Err(refusals::registry_manifest_unknown().into());
+    };
+    let (parsed, user) = (parsed(digest)?, caller.subject.user.0);
+    let found = blocking(server, move |server| {
+        let registry = server.registry()?;
+        if !may_hold || !registry.is_held(user, &parsed) {
+            return Ok(None);
+        }
+        stored_document(&registry, &parsed).map(Some)
+    });
+    let body = found.await?;
+    // What else the caller pushed under such a digest is a blob.
+    let media_type = body.as_deref().and_then(own_media_type);
+    match (body, media_type) {
+        (Some(body), Some(media_type)) => Ok(StoredManifest {
+            digest: digest.clone(),
+            media_type,
+            body,
+        }),
+        _ => Err(refusals::registry_manifest_unknown().into()),
     }
 }
 
@@ -147,6 +178,48 @@ pub async fn blob(
         file: found.file,
         bytes: found.bytes,
     })
+}
+
+/// Removes the image of a tag, or, by digest, every image of the repository that came with this manifest, as images are
+/// removed elsewhere.
+///
+/// Errors: `denied`, `registry.name-invalid`; `registry.manifest-unknown`, also for an image from an archive and for a
+/// manifest that only an index names; `image.in-use` while live sessions start from one of them, and then all stay.
+pub async fn remove_manifest(
+    server: &Server,
+    caller: &Caller,
+    repository: &str,
+    which: &ImageTag,
+) -> Result<(), Failure> {
+    let who = writer(caller, repository)?;
+    let (caller, which) = (caller.clone(), which.clone());
+    server
+        .catalog()
+        .write(
+            Lane::Requests,
+            "remove images of a repository",
+            move |rows| {
+                let mut has_removed = false;
+                for image in images_of(rows, &caller, &who.repository)? {
+                    let manifest = rows.manifest_of(image.id)?;
+                    let is_meant = manifest.is_some_and(|manifest| match &which {
+                        ImageTag::Tag(tag) => repository_of(&image.reference).1 == tag,
+                        ImageTag::Digest(digest) => manifest.digest == *digest,
+                    });
+                    if is_meant && image.is_kept_by(&caller.subject) {
+                        remove_unused(rows, &image, caller.name.as_str())?;
+                        has_removed = true;
+                    }
+                }
+                match has_removed {
+                    true => Ok(()),
+                    false => Err(refusals::registry_manifest_unknown().into()),
+                }
+            },
+        )
+        .await?;
+    free(server).await;
+    Ok(())
 }
 
 /// The tags of a repository that can be pulled, in the order of their letters. Errors: `registry.name-invalid`;
@@ -303,8 +376,8 @@ pub async fn cancel_upload(
 /// used. Where the client leaves meanwhile, the import goes on.
 ///
 /// Errors: `denied`, `registry.name-invalid`, `registry.manifest-invalid`, also for an index without a tag,
-/// `registry.manifest-blob`, `registry.digest-mismatch`, `disk.full`, `operation.too-many`, and what an import refuses of an
-/// image.
+/// `registry.manifest-blob`, `registry.digest-mismatch`, `registry.image-too-large`, `image.too-many-layers`, `image.limit`,
+/// `disk.full`, `operation.too-many`, and what an import refuses of an image.
 pub async fn push_manifest(
     server: &Server,
     caller: &Caller,
@@ -439,7 +512,7 @@ async fn over(server: &Server, caller: &Caller, id: OperationId) -> Result<(), F
 /// same key; a second pull of the same image gives the operation of the first while that is open.
 ///
 /// Errors: `denied`, `registry.image-invalid`, `registry.not-allowed`, `image.reference-invalid`, `registry.name-invalid`,
-/// `image.needs-root`, `operation.too-many`, `idempotency.key-reused`.
+/// `image.limit`, `image.needs-root`, `operation.too-many`, `idempotency.key-reused`.
 pub async fn pull(
     server: &Server,
     caller: &Caller,

@@ -8,7 +8,7 @@ use base::observe::random;
 use rules::image::CatalogImage;
 use rules::names::{ImageId, UserId};
 use rules::tenancy::DomainId;
-use rules::units::Bytes;
+use rules::units::{Bytes, Timestamp};
 use rules::users::Role;
 
 use super::super::sessions::launch;
@@ -49,8 +49,24 @@ fn image(server: &Server, reference: &str, domain: DomainId) -> ImageId {
 
 /// An image, private to its owner where it has one.
 fn image_of(server: &Server, reference: &str, domain: DomainId, owner: Option<UserId>) -> ImageId {
-    let now = server.clock().now();
-    let image = CatalogImage {
+    let image = image_row(server.clock().now(), reference, domain, owner);
+    let id = image.id;
+    let insert = move |rows: &Rows<'_>| rows.insert_image(&image);
+    let catalog = server.catalog();
+    catalog
+        .write_now(Lane::Requests, "insert an image", insert)
+        .unwrap();
+    id
+}
+
+/// An image without bytes in any store.
+pub(super) fn image_row(
+    now: Timestamp,
+    reference: &str,
+    domain: DomainId,
+    owner: Option<UserId>,
+) -> CatalogImage {
+    CatalogImage {
         id: ImageId::make(now, random()),
         reference: reference.into(),
         domain,
@@ -69,14 +85,7 @@ fn image_of(server: &Server, reference: &str, domain: DomainId, owner: Option<Us
         generation: 1,
         owner,
         shared: owner.is_none(),
-    };
-    let id = image.id;
-    let insert = move |rows: &Rows<'_>| rows.insert_image(&image);
-    let catalog = server.catalog();
-    catalog
-        .write_now(Lane::Requests, "insert an image", insert)
-        .unwrap();
-    id
+    }
 }
 
 #[tokio::test]

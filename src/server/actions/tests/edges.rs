@@ -2,15 +2,18 @@
 //! asked for over HTTP, in `tests/suite/server/limits.rs`.
 
 use api::sessions::LaunchRequest;
+use rules::image::MAX_IMPORTED_IMAGES;
 use rules::names::{UserId, UserName};
 use rules::refusal::RefusalKind;
+use rules::tenancy::DomainId;
 use rules::units::Timestamp;
 
+use super::domains::image_row;
 use super::*;
 use crate::access::local_root;
-use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
 use crate::catalog::jobs::OperationRow;
+use crate::catalog::{Lane, Rows};
 
 /// Asks for so many pieces of long work of a kind that is never begun.
 fn asked_for(server: &Server, many: usize) -> Vec<OperationId> {
@@ -77,6 +80,57 @@ async fn sixty_four_imports_may_wait() {
         ("operation.too-many", RefusalKind::TooOften)
     );
     assert!(refused.retry_after_seconds.is_some());
+}
+
+#[tokio::test]
+async fn a_server_keeps_so_many_imported_images() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = base::settings::Settings {
+        data: folder.path().to_path_buf(),
+        ..(*Server::for_tests().settings()).clone()
+    };
+    let server = Server::start(settings, base::observe::Clock::system()).unwrap();
+    if let Err(refusal) = server.image_store().unwrap().can_unpack() {
+        skips::skip(
+            "a_server_keeps_so_many_imported_images",
+            &refusal.to_string(),
+        );
+        return;
+    }
+    let root = local_root(&server);
+    let path = folder.path().join("x.tar");
+    std::fs::write(&path, "no archive").unwrap();
+    let now = server.clock().now();
+    let add = |mut numbers: std::ops::Range<u64>| {
+        let insert = move |rows: &Rows<'_>| {
+            numbers.try_for_each(|number| {
+                let reference = format!("kept/{number}:1");
+                rows.insert_image(&image_row(now, &reference, DomainId::DEFAULT, None))
+            })
+        };
+        let catalog = server.catalog();
+        catalog
+            .write_now(Lane::Requests, "insert images", insert)
+            .unwrap();
+    };
+    let import = |reference: &str| {
+        let source = images::ImportSource::Path(path.clone());
+        images::import(&server, &root, source, Some(reference.to_owned()))
+    };
+    add(0..MAX_IMPORTED_IMAGES - 1);
+    // The last that is taken; it ends soon, for it is no archive.
+    import("new:1").await.unwrap();
+    add(MAX_IMPORTED_IMAGES - 1..MAX_IMPORTED_IMAGES);
+    let refused = match import("new:1").await {
+        Err(Failure::Refusal(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        (refused.code.as_str(), refused.kind),
+        ("image.limit", RefusalKind::Capacity)
+    );
+    // A name that is known moves, which takes no room.
+    import("kept/0:1").await.unwrap();
 }
 
 #[tokio::test]
