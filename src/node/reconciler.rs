@@ -252,6 +252,11 @@ impl Reconciler {
                     |name: &ContainerName| assignment.containers.iter().any(|o| o.name == *name);
                 self.refused.retain(|name, _| kept(name));
                 self.again.retain(kept);
+                let mut orders = assignment.containers.iter();
+                // What a policy takes away ends at once, and not with the next measurement.
+                if orders.any(|one| self.egress.is_other(one.name, one.egress.as_ref())) {
+                    self.look_at_egress();
+                }
             }
             Ok(Taken::Foreign) => {
                 tracing::warn!(

@@ -97,6 +97,7 @@ fn egress(mode: NetworkMode, targets: &[String]) -> SessionEgress {
         targets: targets
             .map(|text| EgressTarget::parse(text).expect("a target"))
             .collect(),
+        refused: Vec::new(),
     }
 }
 
