@@ -246,7 +246,12 @@ impl Reconciler {
     }
 
     fn take(&mut self, assignment: &Assignment) {
-        match self.ledger.take(assignment) {
+        let sights = self.runtime.sights();
+        let is_there = |name| {
+            let name = runtime_name(name);
+            name.is_some_and(|name| sights.iter().any(|sight| sight.name == name))
+        };
+        match self.ledger.take(assignment, is_there) {
             Ok(Taken::Yes) => {
                 let kept =
                     |name: &ContainerName| assignment.containers.iter().any(|o| o.name == *name);
