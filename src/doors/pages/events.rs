@@ -619,6 +619,7 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "budget.added" => t.events_budget_added(),
         "budget.changed" => t.events_budget_changed(),
         "budget.warned" => t.events_budget_warned(),
+        "storage.warned" => t.events_storage_warned(),
         "budget.removed" => t.events_budget_removed(),
         "project.quota-set" => t.events_project_quota(),
         "reservation.booked" => t.events_reservation_booked(),
