@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use base::observe::chain;
 use rules::findings::{InvariantFinding, findings};
 use rules::messages::DeviceUse;
 use rules::names::{ContainerName, NodeId, SessionId, UserId};
@@ -18,7 +19,7 @@ use rules::world::ClusterSnapshot;
 use serde::{Deserialize, Serialize};
 
 use super::diagnostic_check::DiagnosticCheck;
-use super::{allowed, certificates};
+use super::{allowed, astray_folders, certificates};
 use crate::access::{self, Caller};
 pub use crate::appliance::settings::Reloaded;
 use crate::catalog::Lane;
@@ -126,9 +127,21 @@ pub async fn findings_of(
     let outside = hand_over_troubles(server)?.into_iter();
     let outside = outside
         .chain(mail_troubles(server)?)
-        .chain(webhook_troubles(server)?);
+        .chain(webhook_troubles(server)?)
+        .chain(astray(server).await);
     found.extend(outside.map(InvariantFinding::from));
     Ok(found)
+}
+
+/// Folders and directories that have no other half, as they are now, or as they were seen last where the disk does not say.
+async fn astray(server: &Server) -> Vec<Notice> {
+    match astray_folders::look(server).await {
+        Ok(found) => found,
+        Err(failure) => {
+            tracing::warn!(error = %chain(&failure), "directories of folders were not looked at");
+            server.astray_folders().newest()
+        }
+    }
 }
 
 /// What is wrong with the places that the audit log is handed over to.
