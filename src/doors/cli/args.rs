@@ -278,6 +278,9 @@ pub enum Command {
     /// Volumes: mounted file systems that folders lie on
     #[command(subcommand, visible_alias = "volumes")]
     Volume(VolumeCommand),
+    /// Storage: what folders take, of each user and one by one
+    #[command(subcommand)]
+    Storage(StorageCommand),
     /// Presets: amounts with a name, which launches may ask for
     #[command(subcommand, visible_alias = "presets")]
     Preset(PresetCommand),
@@ -2743,6 +2746,24 @@ pub struct ReservationFlags {
         help_heading = "Resources"
     )]
     pub mem: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum StorageCommand {
+    /// List what the folders of each user take together, their limit, and how near it is
+    #[command(after_help = "Example:\n  \
+        fardel storage ls\n  \
+        fardel storage ls -o csv > storage.csv")]
+    Ls,
+    /// List the biggest folders, with the time of their last use
+    #[command(after_help = "Example:\n  \
+        fardel storage folders\n  \
+        fardel storage folders -n 100")]
+    Folders {
+        /// How many
+        #[arg(short = 'n', long, value_name = "NUMBER", default_value_t = 20)]
+        limit: usize,
+    },
 }
 
 #[derive(Debug, Subcommand)]
