@@ -199,6 +199,11 @@ struct OfLevel {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfFolder {
+    folder: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfVolume {
     volume: String,
 }
@@ -390,6 +395,17 @@ pub(super) async fn metrics(
         "folder_limit_bytes",
         "What they may take together",
         &|figure| figure.limit.0,
+    );
+    let biggest = Family::<OfFolder, Gauge>::default();
+    for (folder, bytes) in &figures.biggest_folders {
+        let folder = folder.to_string();
+        let bytes = i64::try_from(*bytes).unwrap_or(i64::MAX);
+        biggest.get_or_create(&OfFolder { folder }).set(bytes);
+    }
+    registry.register(
+        "folder_bytes",
+        "What the biggest folders took when they were counted last",
+        biggest,
     );
     let levels = Family::<OfLevel, Gauge>::default();
     for (level, count) in &figures.folder_levels {

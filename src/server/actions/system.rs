@@ -6,7 +6,7 @@ use std::path::Path;
 use base::observe::chain;
 use rules::findings::{InvariantFinding, findings};
 use rules::messages::DeviceUse;
-use rules::names::{ContainerName, NodeId, SessionId, UserId};
+use rules::names::{ContainerName, FolderId, NodeId, SessionId, UserId};
 use rules::notice::Notice;
 use rules::notices;
 use rules::permissions::Permission;
@@ -230,6 +230,8 @@ pub struct Metrics {
     pub folders: Vec<OwnerMetrics>,
     /// How many users count as how near to their limit, all words present.
     pub folder_levels: Vec<(StorageLevel, u64)>,
+    /// The biggest folders and their bytes. Without names, as of slices.
+    pub biggest_folders: Vec<(FolderId, u64)>,
     pub volumes: Vec<VolumeMetrics>,
 }
 
@@ -246,6 +248,8 @@ pub struct VolumeMetrics {
 /// Users whose folders have figures of their own. Higher: a monitor keeps a series for each user who ever had a folder. Lower:
 /// who is about to meet a limit is not seen.
 const MAX_OWNER_METRICS: usize = 100;
+/// Folders that have figures of their own.
+const MAX_FOLDER_METRICS: u32 = 20;
 
 /// What all folders of one user take together. Without names, as of slices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -397,6 +401,7 @@ pub async fn metrics(server: &Server, caller: &Caller) -> Result<Metrics, Failur
                         (level, there.count() as u64)
                     })
                     .collect(),
+                biggest_folders: view.biggest_folders(MAX_FOLDER_METRICS)?,
                 volumes: view
                     .volumes()?
                     .into_iter()

@@ -124,6 +124,24 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// The folders that take most, as they were counted last. O(folders).
+    pub(crate) fn biggest_folders(&self, most: u32) -> Result<Vec<(FolderId, u64)>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select id, bytes
+             from folder
+             where bytes is not null
+             order by bytes desc, id
+             limit ?1",
+        )?;
+        let rows = statement.query_map([most], |row| {
+            Ok((
+                FolderId(value::id(row, "id")?),
+                value::unsigned(row, "bytes")?,
+            ))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// The folders that have to go: those being removed, and those in the trash since before `since`.
     pub(crate) fn folders_to_purge(&self, since: Timestamp) -> Result<Vec<FolderRecord>, Failure> {
         self.folders_where(
