@@ -2474,6 +2474,21 @@ pub enum FolderCommand {
         #[arg(value_name = "FOLDER", required = true)]
         folders: Vec<String>,
     },
+    /// Make a directory that belongs to no folder a folder of a user
+    #[command(after_help = "Example:\n  \
+        fardel folder adopt 0199f0a3-6c1e-7d40-8000-000000000001 --owner kim --name found\n\n\
+        System: checks names such directories. One that the limit of a user holds goes to that user.")]
+    Adopt {
+        /// Id of the directory
+        #[arg(value_name = "ID")]
+        id: String,
+        /// Name or id of the user
+        #[arg(long, value_name = "USER")]
+        owner: String,
+        /// Name of the folder
+        #[arg(long, value_name = "NAME")]
+        name: String,
+    },
     /// Share a folder with a user, who is asked first, or with the members of a project
     #[command(after_help = "Examples:\n  \
         fardel folder share data --user lee\n  \

@@ -194,6 +194,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["restoreFolder"],
         &["folder restore x"],
     ),
+    ("", &["adoptFolder"], &["folder adopt x --owner y --name z"]),
     (
         "GET /folders/{id}/sharing",
         &["listFolderShares", "listFolderSessions"],
