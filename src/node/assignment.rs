@@ -134,13 +134,14 @@ impl AssignmentStore {
     }
 
     /// Takes an assignment in: on disk first. What a container starts with comes with one list and stays with those that follow
-    /// until the container is there, which `is_there` tells. Costs one durable write of the whole list.
+    /// until its command ran, which `has_begun` tells: one that never ran may be begun once more. Costs one durable write of the
+    /// whole list.
     ///
     /// Errors: of the disk; then nothing may be done about the assignment, and `trouble` says why.
     pub(crate) fn take(
         &mut self,
         assignment: &Assignment,
-        is_there: impl Fn(ContainerName) -> bool,
+        has_begun: impl Fn(ContainerName) -> bool,
     ) -> io::Result<Taken> {
         let memory = self.record.memory();
         if assignment.node != self.record.node || assignment.generation <= memory.generation {
@@ -194,7 +195,7 @@ impl AssignmentStore {
             if is_wanted
                 && order.start_up.is_empty()
                 && let Some(start_up) = before.remove(&order.name)
-                && !is_there(order.name)
+                && !has_begun(order.name)
             {
                 order.start_up = start_up.clone();
             }
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_container_starts_with_stays_until_the_container_is_there() {
+    fn what_a_container_starts_with_stays_until_its_command_ran() {
         let folder = tempfile::tempdir().unwrap();
         let node = NodeId(uuid::Uuid::from_u128(1));
         let boot = BootId(uuid::Uuid::from_u128(2));
@@ -371,7 +372,7 @@ mod tests {
                 .collect()
         };
         ledger.take(&list(1, &["x", "y"]), |_| false).unwrap();
-        // A later list has nothing of it, and neither is there yet.
+        // A later list has nothing of it, and neither has begun yet.
         ledger.take(&list(2, &["", ""]), |_| false).unwrap();
         assert_eq!(kept(&ledger), ["x", "y"]);
         let mut ledger = AssignmentStore::open(folder.path(), boot, node).unwrap();

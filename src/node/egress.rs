@@ -68,15 +68,18 @@ impl EgressWatch {
         self.reports.clone()
     }
 
-    /// Whether a container that the relay serves may open something else by now: its connections are to be judged by it at
-    /// once. Costs one look at each.
+    /// Whether a container may open something else by now than what the relay was told: its connections are to be judged by it
+    /// at once. One that the relay was not told of yet counts where something was taken away from it. Costs one look at each.
     pub(crate) fn is_other(
         &self,
         container: ContainerName,
         egress: Option<&SessionEgress>,
     ) -> bool {
         let told = self.told.get(&container);
-        told.is_some_and(|told| egress.is_some_and(|egress| egress != told))
+        egress.is_some_and(|egress| match told {
+            Some(told) => egress != told,
+            None => !egress.refused.is_empty(),
+        })
     }
 
     /// Has the relay serve each wanted container that runs, has it close what is wanted no more, and takes its counts. Costs

@@ -247,11 +247,18 @@ impl Reconciler {
 
     fn take(&mut self, assignment: &Assignment) {
         let sights = self.runtime.sights();
-        let is_there = |name| {
-            let name = runtime_name(name);
-            name.is_some_and(|name| sights.iter().any(|sight| sight.name == name))
+        // One whose supervisor dies before its command ran is begun once more, under the same name.
+        let has_begun = |sight: &runtime::ContainerState| {
+            !matches!(
+                sight.standing,
+                runtime::RuntimePhase::Preparing | runtime::RuntimePhase::Starting
+            )
         };
-        match self.ledger.take(assignment, is_there) {
+        let has_begun = |name: ContainerName| {
+            let mut begun = sights.iter().filter(|sight| has_begun(sight));
+            runtime_name(name).is_some_and(|name| begun.any(|sight| sight.name == name))
+        };
+        match self.ledger.take(assignment, has_begun) {
             Ok(Taken::Yes) => {
                 let kept =
                     |name: &ContainerName| assignment.containers.iter().any(|o| o.name == *name);

@@ -455,7 +455,7 @@ impl SessionEgress {
     /// Its targets that the policies still list.
     pub fn open_targets(&self) -> impl Iterator<Item = &EgressTarget> {
         let all = self.targets.iter();
-        all.filter(|one| !self.refused.contains(one))
+        all.filter(move |one| !self.refused.contains(one))
     }
 
     /// Whether a target is one of its own that the policies still list.

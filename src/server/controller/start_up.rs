@@ -1,6 +1,6 @@
 //! Fills in what sessions start with, on the way of an assignment to its node: the list that is written never has it, so
 //! no row is read for a session that runs. Carried until the node says that it took a list with it: lists that follow have
-//! nothing of it, and the node keeps what it has until the container is there.
+//! nothing of it, and the node keeps what it has until the command ran.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,7 +52,7 @@ impl CarriedStartUps {
             due.insert(order.name);
             // What a machine took of another state says nothing of this one's lists.
             let known = self.since.get(&order.name).copied();
-            match known.filter(|_| !assignment.accepted) {
+            match known.filter(|(of, _)| *of == node && !assignment.accepted) {
                 Some((_, first)) if taken >= first => continue,
                 Some(_) => {}
                 None => {

@@ -27,8 +27,8 @@ struct FoundDirectory {
 /// Makes a directory the folder of a user: that of the user whose limit holds it, where one does.
 ///
 /// Errors: `role.administrator-needed`, `folder.id-invalid`, `folder.name-invalid`, `folder.home`, `folder.not-found` where there
-/// is no such directory, `folder.directory-known`, `folder.directory-held`, `user.not-found`, `folder.name-taken`,
-/// `folder.too-many`.
+/// is no such directory, `folder.directory-known`, `volume.not-found` where it lies on one that was forgotten,
+/// `folder.directory-held`, `user.not-found`, `folder.name-taken`, `folder.too-many`.
 pub async fn adopt(
     server: &Server,
     caller: &Caller,
@@ -51,6 +51,11 @@ pub async fn adopt(
                 return Err(refusals::folder_directory_known(&known.folder.name).into());
             }
             let found = found.ok_or_else(refusals::folder_not_found)?;
+            if let Some(volume) = found.volume
+                && rows.volume(volume)?.is_none()
+            {
+                return Err(refusals::volume_not_found().into());
+            }
             let (subject, owner) = (&caller.subject, asked.owner.trim());
             let owner = find_user(rows, subject, Permission::UsersRead, owner)?;
             if let Some(holder) = found.holder.filter(|holder| *holder != owner.id) {
