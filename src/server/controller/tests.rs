@@ -411,17 +411,19 @@ fn what_a_session_starts_with_is_carried_until_its_node_has_it() {
     let (again, pass) = counts(&mut carried, written(&pass, &[]), &report(0, Vec::new()));
     assert_eq!(again, 1);
     // It has it, and is still being started.
-    let preparing = ContainerStatus {
-        name: pass.assigned[&NODE].containers[0].name,
-        state: ReportedState::Preparing {
-            step: "layers".into(),
-            fetching: true,
-        },
+    let name = pass.assigned[&NODE].containers[0].name;
+    let status = |state| ContainerStatus {
+        name,
+        state,
         usage: None,
         devices: Vec::new(),
         ran: None,
     };
-    let had = report(1, vec![preparing]);
+    let preparing = ReportedState::Preparing {
+        step: "layers".into(),
+        fetching: true,
+    };
+    let had = report(1, vec![status(preparing)]);
     let (had, pass) = counts(&mut carried, written(&pass, &[]), &had);
     assert_eq!(had, 0);
     // Another server does not know.
@@ -431,7 +433,13 @@ fn what_a_session_starts_with_is_carried_until_its_node_has_it() {
     let mut running = runs.world.sessions[0].clone();
     running.run_since(at(2));
     runs.world.sessions = vec![running].into();
-    let (runs, _) = counts(&mut fresh, runs, &report(1, Vec::new()));
+    let there = ReportedState::Running {
+        since: at(2),
+        paused: false,
+    };
+    let there = report(1, vec![status(there)]);
+    let (runs, pass) = counts(&mut fresh, runs, &there);
+    assert_eq!(pass.assigned[&NODE].containers.len(), 1, "it is not lost");
     assert_eq!(runs, 0, "it runs");
 }
 
