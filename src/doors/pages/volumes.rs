@@ -96,6 +96,7 @@ async fn read(
     form: NewVolumeForm,
 ) -> Result<VolumesPage, Failure> {
     let all = volumes::list(&console.server, caller).await?;
+    let used = storage_use::read(console, visit, caller).await?;
     let may_change = caller.subject.can(Permission::SystemWrite);
     let rows = all.into_iter().map(|one| line(visit, one, may_change));
     Ok(VolumesPage {
@@ -103,7 +104,7 @@ async fn read(
         f: layout(console, visit, caller, Nav::Storage),
         rows: rows.collect(),
         form: may_change.then_some(form),
-        used: storage_use::read(console, visit, caller).await?,
+        used,
     })
 }
 
