@@ -105,6 +105,17 @@ pub struct FolderPatchBody {
     pub name: Option<String>,
 }
 
+/// What becomes of a directory that belongs to no folder.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = FolderAdoption)]
+#[serde(deny_unknown_fields)]
+pub struct FolderAdoptionBody {
+    /// Name or id of the user whose folder it becomes: the one whose limit holds it, where one does.
+    pub owner: String,
+    /// As of a new folder.
+    pub name: String,
+}
+
 /// A file, a directory or a link in a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = FolderEntry)]

@@ -95,6 +95,7 @@ fn named() -> Schemas {
     collect::<apps::NewAppShareBody>(&mut all);
     collect::<folders::NewFolderBody>(&mut all);
     collect::<folders::FolderPatchBody>(&mut all);
+    collect::<folders::FolderAdoptionBody>(&mut all);
     collect::<folders::NewFolderDirectoryBody>(&mut all);
     collect::<folders::FolderMoveBody>(&mut all);
     collect::<folders::FolderRemovalBody>(&mut all);

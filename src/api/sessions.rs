@@ -242,7 +242,7 @@ impl SessionView {
                 .as_ref()
                 .map_or(NetworkMode::None, |one| one.mode),
             targets: {
-                let targets = row.egress.iter().flat_map(|one| &one.targets);
+                let targets = row.egress.iter().flat_map(|one| one.open_targets());
                 targets.map(ToString::to_string).collect()
             },
             start_up: row.start_up.choice != StartUpChoice::Nothing,

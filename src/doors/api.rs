@@ -305,6 +305,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/folders/{id}", get(folders::get).patch(folders::change))
         .route("/folders/{id}/trash", post(folders::trash))
         .route("/folders/{id}/restore", post(folders::restore))
+        .route("/folders/{id}/adopt", post(folders::adopt))
         .route(
             "/folders/{id}/shares",
             get(folder_shares::list).post(folder_shares::create),

@@ -50,6 +50,7 @@ mod ssh;
 mod start_up;
 mod statement_verify;
 mod statements;
+mod storage;
 mod system;
 mod tenancy;
 mod terminal;
@@ -239,6 +240,7 @@ async fn execute(
         Command::Group(request) => resource_groups::group(&client, view, request).await,
         Command::Reservation(request) => reservations::reservation(&client, view, request).await,
         Command::Volume(request) => volumes::volume(&client, view, request).await,
+        Command::Storage(request) => storage::storage(&client, view, request).await,
         Command::Announcement(request) => announcements::announcement(&client, view, request).await,
         Command::IdleRule(request) => idle_rules::idle_rule(&client, view, request).await,
         Command::FairShare(request) => fair_share::fair_share(&client, view, request).await,

@@ -82,6 +82,7 @@ pub mod sign_ins;
 pub mod ssh_keys;
 pub mod start_up;
 pub mod statements;
+pub mod storage_use;
 pub mod system;
 pub mod table;
 mod table_answer;

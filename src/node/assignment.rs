@@ -7,10 +7,11 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use rules::continuity::Memory;
-use rules::messages::Assignment;
+use rules::messages::{Assignment, Want};
 use rules::names::{BootId, ContainerName, NodeId};
 use rules::reason::Reason;
 use rules::reasons;
+use rules::start_up::StartUp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -132,10 +133,16 @@ impl AssignmentStore {
         self.trouble.as_ref()
     }
 
-    /// Takes an assignment in: on disk first. Costs one durable write of the whole list.
+    /// Takes an assignment in: on disk first. What a container starts with comes with one list and stays with those that follow
+    /// until its command ran, which `has_begun` tells: one that never ran may be begun once more. Costs one durable write of the
+    /// whole list.
     ///
     /// Errors: of the disk; then nothing may be done about the assignment, and `trouble` says why.
-    pub(crate) fn take(&mut self, assignment: &Assignment) -> io::Result<Taken> {
+    pub(crate) fn take(
+        &mut self,
+        assignment: &Assignment,
+        has_begun: impl Fn(ContainerName) -> bool,
+    ) -> io::Result<Taken> {
         let memory = self.record.memory();
         if assignment.node != self.record.node || assignment.generation <= memory.generation {
             return Ok(Taken::Old);
@@ -173,10 +180,30 @@ impl AssignmentStore {
                 }
             });
         }
+        let mut kept = assignment.clone();
+        let before = self
+            .record
+            .assignment
+            .iter()
+            .flat_map(|one| &one.containers);
+        let mut before: BTreeMap<ContainerName, &StartUp> = before
+            .filter(|order| !order.start_up.is_empty())
+            .map(|order| (order.name, &order.start_up))
+            .collect();
+        for order in &mut kept.containers {
+            let is_wanted = matches!(order.want, Want::Run | Want::Pause);
+            if is_wanted
+                && order.start_up.is_empty()
+                && let Some(start_up) = before.remove(&order.name)
+                && !has_begun(order.name)
+            {
+                order.start_up = start_up.clone();
+            }
+        }
         let record = AssignmentFile {
             node: self.record.node,
             state: assignment.state.or(memory.state),
-            assignment: Some(assignment.clone()),
+            assignment: Some(kept),
             places,
         };
         if let Err(error) = write(&self.path, &record) {
@@ -292,10 +319,16 @@ mod tests {
             generation,
             containers: names.iter().map(|n| order(*n)).collect(),
         };
-        assert_eq!(ledger.take(&make(5, &[1, 2])).unwrap(), Taken::Yes);
-        assert_eq!(ledger.take(&make(5, &[9])).unwrap(), Taken::Old);
-        assert_eq!(ledger.take(&make(4, &[9])).unwrap(), Taken::Old);
-        assert_eq!(ledger.take(&make(6, &[2, 3])).unwrap(), Taken::Yes);
+        assert_eq!(
+            ledger.take(&make(5, &[1, 2]), |_| true).unwrap(),
+            Taken::Yes
+        );
+        assert_eq!(ledger.take(&make(5, &[9]), |_| true).unwrap(), Taken::Old);
+        assert_eq!(ledger.take(&make(4, &[9]), |_| true).unwrap(), Taken::Old);
+        assert_eq!(
+            ledger.take(&make(6, &[2, 3]), |_| true).unwrap(),
+            Taken::Yes
+        );
         let slot = |n| ledger.place(order(n).name).map(|p| p.slot);
         assert_eq!((slot(1), slot(2), slot(3)), (None, Some(1), Some(2)));
         let again =
@@ -304,6 +337,52 @@ mod tests {
             (again.node(), again.assignment().map(|a| a.generation)),
             (node, Some(6))
         );
+    }
+
+    #[test]
+    fn what_a_container_starts_with_stays_until_its_command_ran() {
+        let folder = tempfile::tempdir().unwrap();
+        let node = NodeId(uuid::Uuid::from_u128(1));
+        let boot = BootId(uuid::Uuid::from_u128(2));
+        let mut ledger = AssignmentStore::open(folder.path(), boot, node).unwrap();
+        let list = |generation, contents: &[&str]| Assignment {
+            partitions: Vec::new(),
+            state: Some(uuid::Uuid::from_u128(5)),
+            accepted: false,
+            node,
+            generation,
+            containers: (1..)
+                .zip(contents)
+                .map(|(number, text)| {
+                    let mut one = order(number);
+                    if !text.is_empty() {
+                        let text = (*text).to_owned();
+                        one.start_up.variables = BTreeMap::from([("A".to_owned(), text)]);
+                    }
+                    one
+                })
+                .collect(),
+        };
+        let kept = |ledger: &AssignmentStore| -> Vec<String> {
+            let orders = &ledger.assignment().unwrap().containers;
+            let own = |one: &ContainerOrder| one.start_up.variables.get("A").cloned();
+            orders
+                .iter()
+                .map(|one| own(one).unwrap_or_default())
+                .collect()
+        };
+        ledger.take(&list(1, &["x", "y"]), |_| false).unwrap();
+        // A later list has nothing of it, and neither has begun yet.
+        ledger.take(&list(2, &["", ""]), |_| false).unwrap();
+        assert_eq!(kept(&ledger), ["x", "y"]);
+        let mut ledger = AssignmentStore::open(folder.path(), boot, node).unwrap();
+        let first = order(1).name;
+        ledger
+            .take(&list(3, &["", "z"]), |name| name == first)
+            .unwrap();
+        assert_eq!(kept(&ledger), ["", "z"]);
+        let written = fs::read_to_string(file(folder.path())).unwrap();
+        assert!(!written.contains("\"x\""), "{written}");
     }
 
     #[test]
@@ -321,8 +400,11 @@ mod tests {
             generation,
             containers: vec![order(1)],
         };
-        assert_eq!(ledger.take(&make(ours, 5)).unwrap(), Taken::Yes);
-        assert_eq!(ledger.take(&make(theirs, 6)).unwrap(), Taken::Foreign);
+        assert_eq!(ledger.take(&make(ours, 5), |_| true).unwrap(), Taken::Yes);
+        assert_eq!(
+            ledger.take(&make(theirs, 6), |_| true).unwrap(),
+            Taken::Foreign
+        );
         let remembered = memory(folder.path()).unwrap().unwrap();
         let obeyed = Memory {
             state: Some(ours),
@@ -333,9 +415,12 @@ mod tests {
             accepted: true,
             ..make(theirs, 6)
         };
-        assert_eq!(ledger.take(&accepted).unwrap(), Taken::Yes);
+        assert_eq!(ledger.take(&accepted, |_| true).unwrap(), Taken::Yes);
         assert_eq!(ledger.memory().state, Some(theirs));
-        assert_eq!(ledger.take(&make(ours, 7)).unwrap(), Taken::Foreign);
+        assert_eq!(
+            ledger.take(&make(ours, 7), |_| true).unwrap(),
+            Taken::Foreign
+        );
     }
 
     #[test]
@@ -356,12 +441,12 @@ mod tests {
         let path = file(folder.path());
         fs::remove_file(&path).unwrap();
         fs::create_dir_all(path.join("in-the-way")).unwrap();
-        assert!(ledger.take(&make(1)).is_err());
+        assert!(ledger.take(&make(1), |_| true).is_err());
         let trouble = ledger.trouble().expect("it is named");
         assert_eq!(trouble.code, rules::codes::NODE_RECORD_UNWRITABLE);
         assert!(trouble.text.contains("node.json"), "{}", trouble.text);
         fs::remove_dir_all(&path).unwrap();
-        assert_eq!(ledger.take(&make(1)).unwrap(), Taken::Yes);
+        assert_eq!(ledger.take(&make(1), |_| true).unwrap(), Taken::Yes);
         assert!(ledger.trouble().is_none());
     }
 
@@ -391,7 +476,10 @@ mod tests {
             generation,
             containers: names.iter().map(|n| order(*n)).collect(),
         };
-        assert_eq!(ledger.take(&make(1, &[1, 2, 3])).unwrap(), Taken::Yes);
+        assert_eq!(
+            ledger.take(&make(1, &[1, 2, 3]), |_| true).unwrap(),
+            Taken::Yes
+        );
         let mut filler = fs::File::create(small.join("filler")).unwrap();
         let full = std::iter::repeat_with(|| filler.write_all(&[7; 4096]))
             .find_map(Result::err)
@@ -399,7 +487,7 @@ mod tests {
         assert_eq!(full.kind(), io::ErrorKind::StorageFull);
         // One after the other, each of which ends a container.
         for (generation, names) in [(2, &[1, 2][..]), (3, &[1]), (4, &[])] {
-            let taken = ledger.take(&make(generation, names)).unwrap();
+            let taken = ledger.take(&make(generation, names), |_| true).unwrap();
             assert_eq!(taken, Taken::Yes, "{generation}");
         }
         let again = AssignmentStore::open(&small, boot, node).unwrap();

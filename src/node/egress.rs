@@ -1,7 +1,7 @@
 //! Keeps the relay serving what the assignment gives a network, and takes what it counted for the report. Opens no connection;
 //! without a relay, sessions run on without their network until one answers again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
@@ -32,6 +32,8 @@ pub(crate) struct EgressWatch {
     reports: Vec<EgressReport>,
     /// Once a relay was looked at since a container began: it may still serve, and have counted, what is over.
     looked: bool,
+    /// What the relay was told last of each container that it serves.
+    told: BTreeMap<ContainerName, SessionEgress>,
     /// When none could be started.
     failed_at: Option<Instant>,
 }
@@ -43,6 +45,7 @@ impl EgressWatch {
             relay: Relay::of(run, binary),
             reports: Vec::new(),
             looked: false,
+            told: BTreeMap::new(),
             failed_at: None,
         }
     }
@@ -65,8 +68,22 @@ impl EgressWatch {
         self.reports.clone()
     }
 
+    /// Whether a container may open something else by now than what the relay was told: its connections are to be judged by it
+    /// at once. One that the relay was not told of yet counts where something was taken away from it. Costs one look at each.
+    pub(crate) fn is_other(
+        &self,
+        container: ContainerName,
+        egress: Option<&SessionEgress>,
+    ) -> bool {
+        let told = self.told.get(&container);
+        egress.is_some_and(|egress| match told {
+            Some(told) => egress != told,
+            None => !egress.refused.is_empty(),
+        })
+    }
+
     /// Has the relay serve each wanted container that runs, has it close what is wanted no more, and takes its counts. Costs
-    /// one question, and one more for each container that it did not serve.
+    /// one question, and one more for each container that it did not serve, or that may open something else by now.
     pub(crate) fn look(&mut self, runtime: &Runtime, wanted: &[WantedEgress]) {
         if wanted.is_empty() && self.looked && self.reports.is_empty() {
             return;
@@ -99,10 +116,13 @@ impl EgressWatch {
                 tracing::warn!(container = sight.name, %error, "its connections stay open");
             }
         }
+        self.told
+            .retain(|container, _| wanted.iter().any(|one| one.container == *container));
         for one in wanted.iter().filter(|one| one.runs) {
             let serves = |sight: &RelaySight| sight.name == one.name.as_str() && sight.lives;
-            if !sights.iter().any(serves) {
-                self.serve(runtime, one);
+            let is_told = self.told.get(&one.container) == Some(&one.egress);
+            if (!sights.iter().any(serves) || !is_told) && self.serve(runtime, one) {
+                self.told.insert(one.container, one.egress.clone());
             }
         }
         let reports = wanted.iter().filter_map(|one| {
@@ -117,19 +137,24 @@ impl EgressWatch {
         self.reports = reports.chain(over).collect();
     }
 
-    fn serve(&self, runtime: &Runtime, wanted: &WantedEgress) {
+    /// Whether the relay was told.
+    fn serve(&self, runtime: &Runtime, wanted: &WantedEgress) -> bool {
         let [namespace, process] = match runtime.relay_descriptors(&wanted.name) {
             Ok(descriptors) => descriptors,
             // It has just ended; the next look says so.
             Err(error) => {
                 tracing::debug!(container = %wanted.name, %error, "it needs no network any more");
-                return;
+                return false;
             }
         };
         let (name, egress) = (wanted.name.to_string(), wanted.egress.clone());
         let descriptors = [namespace.as_fd(), process.as_fd()];
-        if let Err(error) = self.relay.open(name, egress, &descriptors) {
-            tracing::warn!(container = %wanted.name, %error, "it has no network until this is mended");
+        match self.relay.open(name, egress, &descriptors) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(container = %wanted.name, %error, "it has no network until this is mended");
+                false
+            }
         }
     }
 }

@@ -246,12 +246,29 @@ impl Reconciler {
     }
 
     fn take(&mut self, assignment: &Assignment) {
-        match self.ledger.take(assignment) {
+        let sights = self.runtime.sights();
+        // One whose supervisor dies before its command ran is begun once more, under the same name.
+        let has_begun = |sight: &runtime::ContainerState| {
+            !matches!(
+                sight.standing,
+                runtime::RuntimePhase::Preparing | runtime::RuntimePhase::Starting
+            )
+        };
+        let has_begun = |name: ContainerName| {
+            let mut begun = sights.iter().filter(|sight| has_begun(sight));
+            runtime_name(name).is_some_and(|name| begun.any(|sight| sight.name == name))
+        };
+        match self.ledger.take(assignment, has_begun) {
             Ok(Taken::Yes) => {
                 let kept =
                     |name: &ContainerName| assignment.containers.iter().any(|o| o.name == *name);
                 self.refused.retain(|name, _| kept(name));
                 self.again.retain(kept);
+                let mut orders = assignment.containers.iter();
+                // What a policy takes away ends at once, and not with the next measurement.
+                if orders.any(|one| self.egress.is_other(one.name, one.egress.as_ref())) {
+                    self.look_at_egress();
+                }
             }
             Ok(Taken::Foreign) => {
                 tracing::warn!(

@@ -282,7 +282,11 @@ pub fn chosen(
         return Err(refusals::egress_not_allowed(mode.word()).at("/network"));
     }
     let targets = policy.map_or_else(Vec::new, |policy| policy.targets.clone());
-    Ok((mode != NetworkMode::None).then_some(SessionEgress { mode, targets }))
+    Ok((mode != NetworkMode::None).then_some(SessionEgress {
+        mode,
+        targets,
+        refused: Vec::new(),
+    }))
 }
 
 /// What one session reaches, as its launch left it.
@@ -290,6 +294,9 @@ pub fn chosen(
 pub struct SessionEgress {
     pub mode: NetworkMode,
     pub targets: Vec<EgressTarget>,
+    /// Those of them that the policies list no more. Nothing is opened there; a list keeps its places inside.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<EgressTarget>,
 }
 
 /// What an address is, for those who must not reach every one.
@@ -424,6 +431,38 @@ pub struct ListenPoint {
 }
 
 impl SessionEgress {
+    /// What is left of it while its session goes on and the policies that hold for it say this now. A list gets nothing
+    /// that it was not launched with: the names of its targets were written when it started. A proxy takes what is said now.
+    #[must_use]
+    pub fn under(&self, policy: Option<&EgressPolicy>) -> Self {
+        let allowing = policy.filter(|policy| policy.networks.contains(&self.mode));
+        let listed = allowing.map_or(&[][..], |policy| &policy.targets);
+        if let (NetworkMode::Proxy, Some(policy)) = (self.mode, allowing) {
+            return Self {
+                mode: self.mode,
+                targets: policy.targets.clone(),
+                refused: Vec::new(),
+            };
+        }
+        let gone = self.targets.iter().filter(|one| !listed.contains(one));
+        Self {
+            mode: self.mode,
+            targets: self.targets.clone(),
+            refused: gone.cloned().collect(),
+        }
+    }
+
+    /// Its targets that the policies still list.
+    pub fn open_targets(&self) -> impl Iterator<Item = &EgressTarget> {
+        let all = self.targets.iter();
+        all.filter(move |one| !self.refused.contains(one))
+    }
+
+    /// Whether a target is one of its own that the policies still list.
+    pub fn opens(&self, target: &EgressTarget) -> bool {
+        self.open_targets().any(|one| one == target)
+    }
+
     /// Where its targets stand inside, one point for each name and port, the first target of each; empty but for a list.
     pub fn points(&self) -> Vec<ListenPoint> {
         let mut points: Vec<ListenPoint> = Vec::new();
@@ -509,7 +548,7 @@ impl SessionEgress {
                     _ => false,
                 }
         };
-        self.targets.iter().find(is_meant)
+        self.open_targets().find(is_meant)
     }
 
     /// Whether a connection that `target` lists may go to this address, now that it is known; `is_own`: the machine itself
@@ -525,7 +564,7 @@ impl SessionEgress {
             return *own == address;
         }
         let listed = |least: u8| {
-            self.targets.iter().any(|one| match &one.host {
+            self.open_targets().any(|one| match &one.host {
                 TargetHost::Network { address: of, bits } => {
                     one.port == target.port && *bits >= least && contains(*of, *bits, address)
                 }

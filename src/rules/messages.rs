@@ -72,7 +72,7 @@ pub struct ContainerOrder {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_grace_seconds: Option<u64>,
     /// What its owner has sessions start with. The catalog's own list never has it: it is filled in on the way to the
-    /// node, and only while the container is being started. The node keeps it with its newest list.
+    /// node, until the node took a list with it. The node keeps it until its command ran.
     #[serde(default, skip_serializing_if = "StartUp::is_empty")]
     pub start_up: StartUp,
 }

@@ -106,6 +106,21 @@ pub fn level(used: Bytes, limit: Bytes) -> StorageLevel {
     }
 }
 
+/// Parts of a hundred of a limit that use has to fall below a threshold to count as below it. Higher: who made room is told
+/// for longer. Lower: one who works at a threshold is told again and again.
+const SLACK_PERCENT: u64 = 5;
+
+/// How near a limit counts as, where it counted as `before`: nearer at once, less near only a while below the threshold. So
+/// an owner is told once for each time that a threshold is crossed.
+pub fn settled(before: StorageLevel, used: Bytes, limit: Bytes) -> StorageLevel {
+    let now = level(used, limit);
+    if now >= before {
+        return now;
+    }
+    let slack = limit.0 / 100 * SLACK_PERCENT;
+    level(Bytes(used.0.saturating_add(slack)), limit).min(before)
+}
+
 /// Parts of a hundred of a limit that are used, rounded down; more than 100 where the limit was lowered below it.
 pub fn percent(used: Bytes, limit: Bytes) -> u64 {
     let percent = u128::from(used.0) * 100 / u128::from(limit.0.max(1));
@@ -143,6 +158,29 @@ mod tests {
         }
         assert_eq!(percent(Bytes(u64::MAX), Bytes(u64::MAX)), 100);
         assert_eq!(level(Bytes::ZERO, Bytes::ZERO), StorageLevel::Full);
+    }
+
+    #[test]
+    fn a_limit_is_left_only_a_while_below_its_threshold() {
+        use StorageLevel::{Close, Free, Full, Near};
+        for (before, used, expected) in [
+            (Free, 799, Free),
+            (Free, 800, Near),
+            (Near, 790, Near),
+            (Near, 750, Near),
+            (Near, 749, Free),
+            (Near, 950, Close),
+            (Close, 901, Close),
+            (Close, 899, Near),
+            (Full, 990, Full),
+            (Full, 900, Close),
+            (Full, 10, Free),
+            (Close, 1000, Full),
+        ] {
+            let now = settled(before, Bytes(used), Bytes(1000));
+            assert_eq!(now, expected, "{before:?} {used}");
+        }
+        assert_eq!(settled(Near, Bytes(u64::MAX), Bytes(u64::MAX)), Full);
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod accounts;
 pub mod allowances;
 pub mod announcements;
 pub mod apps;
+pub(crate) mod astray_folders;
 pub mod attention;
 pub mod audit;
 pub mod backups;

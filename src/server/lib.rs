@@ -59,6 +59,7 @@ struct ServerInner {
     saml_sign_ins: access::saml::SamlSignIns,
     open_streams: Arc<access::OpenStreams>,
     folder_turns: Arc<actions::folders::FolderTurns>,
+    astray_folders: actions::astray_folders::AstrayFolders,
     app_tickets: access::AppTickets,
     app_starts: app_starts::AppStarts,
     /// They hold the server, so it does not hold them.
@@ -189,6 +190,7 @@ impl Server {
             saml_sign_ins: access::saml::SamlSignIns::default(),
             open_streams: Arc::default(),
             folder_turns: Arc::default(),
+            astray_folders: Default::default(),
             app_tickets: Default::default(),
             app_starts: Default::default(),
             app_listeners: OnceLock::new(),
@@ -456,6 +458,11 @@ impl Server {
     /// The work on files of folders that is under way.
     pub(crate) fn folder_turns(&self) -> &Arc<actions::folders::FolderTurns> {
         &self.0.folder_turns
+    }
+
+    /// What was found last of folders and directories that have no other half.
+    pub(crate) fn astray_folders(&self) -> &actions::astray_folders::AstrayFolders {
+        &self.0.astray_folders
     }
 
     pub(crate) fn hasher(&self) -> &access::password::Hasher {

@@ -900,6 +900,7 @@ mod tests {
             bytes: Some(4),
             overwrite: false,
             modified_at: None,
+            by: None,
         };
         let staged = store.stage(ID, &path("a/file"), declared, now);
         let upload = staged.expect("begun").id;

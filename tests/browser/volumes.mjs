@@ -51,3 +51,19 @@ for (const [locale, script] of [["en-US", true], ["ko-KR", true], ["ko-KR", fals
     await context.close();
   });
 }
+
+test("administrators see what users take, and owners what a backup holds", async () => {
+  const context = await browser.newContext({ storageState: state, locale: "en-US" });
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/folders`);
+  assert.match(await page.locator("main").innerText(), /none of their files/);
+  await page.fill("#name", "data");
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("main button.pri")]);
+  await page.goto(`${house.origin}/storage`);
+  assert.equal(await page.locator("section[aria-labelledby=v2] li").count(), 1);
+  assert.match(await page.locator("section[aria-labelledby=v3]").innerText(), /none of their files/);
+  assert.deepEqual(await violations(page), []);
+  await page.setViewportSize({ width: 360, height: 740 });
+  assert.equal(await overflow(page), 0);
+  await context.close();
+});

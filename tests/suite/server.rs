@@ -37,6 +37,7 @@ mod service;
 mod ssh;
 mod start_up;
 mod statements;
+mod storage;
 mod support;
 pub(crate) mod the_box;
 mod three_doors;

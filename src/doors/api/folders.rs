@@ -1,9 +1,9 @@
 //! Folders over REST.
 
-use api::folders::{FolderPatchBody, NewFolderBody};
+use api::folders::{FolderAdoptionBody, FolderPatchBody, NewFolderBody};
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
-use server::actions::folders;
+use server::actions::folders::{self, adoption};
 
 use super::ApiContext;
 use super::authentication::ApiCaller;
@@ -68,4 +68,15 @@ pub(super) async fn restore(
 ) -> ApiResult {
     let changed = folders::restore(&api.server, &caller, &id).await?;
     responses::changed(&changed, changed.generation)
+}
+
+/// Makes a directory that belongs to no folder one of a user.
+pub(super) async fn adopt(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    sent: JsonBody<FolderAdoptionBody>,
+) -> ApiResult {
+    let adopted = adoption::adopt(&api.server, &caller, &id, sent.value).await?;
+    responses::changed(&adopted, adopted.generation)
 }

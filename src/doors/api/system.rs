@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 use rules::messages::DeviceUse;
 use rules::refusals;
 use serde_json::json;
-use server::actions::system::{AuditTargetMetrics, OwnerMetrics, SliceMetrics};
+use server::actions::system::{AuditTargetMetrics, OwnerMetrics, SliceMetrics, VolumeMetrics};
 use server::actions::{backups, sessions, system};
 use std::sync::atomic::AtomicU64;
 
@@ -191,6 +191,21 @@ struct OfTarget {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct OfOwner {
     owner: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfLevel {
+    level: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfFolder {
+    folder: String,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct OfVolume {
+    volume: String,
 }
 
 type FloatGauge = Gauge<f64, AtomicU64>;
@@ -380,6 +395,53 @@ pub(super) async fn metrics(
         "folder_limit_bytes",
         "What they may take together",
         &|figure| figure.limit.0,
+    );
+    let biggest = Family::<OfFolder, Gauge>::default();
+    for (folder, bytes) in &figures.biggest_folders {
+        let folder = folder.to_string();
+        let bytes = i64::try_from(*bytes).unwrap_or(i64::MAX);
+        biggest.get_or_create(&OfFolder { folder }).set(bytes);
+    }
+    registry.register(
+        "folder_bytes",
+        "What the biggest folders took when they were counted last",
+        biggest,
+    );
+    let levels = Family::<OfLevel, Gauge>::default();
+    for (level, count) in &figures.folder_levels {
+        let level = level.word().to_owned();
+        let count = i64::try_from(*count).unwrap_or(i64::MAX);
+        levels.get_or_create(&OfLevel { level }).set(count);
+    }
+    registry.register(
+        "folder_owners",
+        "Users with folders by how near their limit is",
+        levels,
+    );
+    let mut volumes = |name: &str, help: &str, give: &dyn Fn(&VolumeMetrics) -> Option<u64>| {
+        let measures = Family::<OfVolume, Gauge>::default();
+        for figure in &figures.volumes {
+            let Some(value) = give(figure) else { continue };
+            let value = i64::try_from(value).unwrap_or(i64::MAX);
+            let volume = figure.name.clone();
+            measures.get_or_create(&OfVolume { volume }).set(value);
+        }
+        registry.register(name, help, measures);
+    };
+    volumes(
+        "volume_ready",
+        "1 while folders on the volume can be used",
+        &|volume| Some(u64::from(volume.is_ready)),
+    );
+    volumes(
+        "volume_used_bytes",
+        "Used of the volume; absent where unknown",
+        &|volume| volume.used,
+    );
+    volumes(
+        "volume_bytes",
+        "Size of the volume; absent where unknown",
+        &|volume| volume.total,
     );
     let single = |value: u64| {
         let gauge = Gauge::<i64>::default();

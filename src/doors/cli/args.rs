@@ -278,6 +278,9 @@ pub enum Command {
     /// Volumes: mounted file systems that folders lie on
     #[command(subcommand, visible_alias = "volumes")]
     Volume(VolumeCommand),
+    /// Storage: what folders take, of each user and one by one
+    #[command(subcommand)]
+    Storage(StorageCommand),
     /// Presets: amounts with a name, which launches may ask for
     #[command(subcommand, visible_alias = "presets")]
     Preset(PresetCommand),
@@ -2471,6 +2474,21 @@ pub enum FolderCommand {
         #[arg(value_name = "FOLDER", required = true)]
         folders: Vec<String>,
     },
+    /// Make a directory that belongs to no folder a folder of a user
+    #[command(after_help = "Example:\n  \
+        fardel folder adopt 0199f0a3-6c1e-7d40-8000-000000000001 --owner kim --name found\n\n\
+        System: checks names such directories. One that the limit of a user holds goes to that user.")]
+    Adopt {
+        /// Id of the directory
+        #[arg(value_name = "ID")]
+        id: String,
+        /// Name or id of the user
+        #[arg(long, value_name = "USER")]
+        owner: String,
+        /// Name of the folder
+        #[arg(long, value_name = "NAME")]
+        name: String,
+    },
     /// Share a folder with a user, who is asked first, or with the members of a project
     #[command(after_help = "Examples:\n  \
         fardel folder share data --user lee\n  \
@@ -2743,6 +2761,24 @@ pub struct ReservationFlags {
         help_heading = "Resources"
     )]
     pub mem: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum StorageCommand {
+    /// List what the folders of each user take together, their limit, and how near it is
+    #[command(after_help = "Example:\n  \
+        fardel storage ls\n  \
+        fardel storage ls -o csv > storage.csv")]
+    Ls,
+    /// List the biggest folders, with the time of their last use
+    #[command(after_help = "Example:\n  \
+        fardel storage folders\n  \
+        fardel storage folders -n 100")]
+    Folders {
+        /// How many
+        #[arg(short = 'n', long, value_name = "NUMBER", default_value_t = 20)]
+        limit: usize,
+    },
 }
 
 #[derive(Debug, Subcommand)]

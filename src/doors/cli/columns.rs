@@ -573,6 +573,18 @@ pub(super) const FOLDERS: &[Column<FolderView>] = &[
     column("ID", 2, |r, _| r.id.to_string()),
 ];
 
+pub(super) const BIGGEST: &[Column<FolderView>] = &[
+    column("OWNER", 0, |r, _| r.owner.name.to_string()),
+    column("NAME", 0, |r, _| r.name.to_string()),
+    column("SIZE", 0, |r, _| bytes(r.bytes.map(Bytes))),
+    column("FILES", 2, |r, _| maybe(r.entries)),
+    column("USED", 0, |r, _| maybe(r.used_at.as_ref())),
+    column("COUNTED", 1, |r, _| maybe(r.counted_at.as_ref())),
+    column("STATE", 2, |r, _| r.state.word().to_owned()),
+    column("VOLUME", 1, |r, _| maybe(r.volume.as_ref())),
+    column("ID", 2, |r, _| r.id.to_string()),
+];
+
 pub(super) const FOLDER_SHARES: &[Column<FolderShareView>] = &[
     column("WITH", 0, |r, _| match (&r.user, &r.project) {
         (Some(user), _) => user.clone(),

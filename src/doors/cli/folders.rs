@@ -100,6 +100,13 @@ pub(super) async fn folder(
                 print(&view.said(&json!({"name": folder}), &format!("{folder}  trashed"))?);
             }
         }
+        FolderCommand::Adopt { id, owner, name } => {
+            let path = format!("{}/adopt", path(&id));
+            let adopted = client
+                .post(&path, &json!({"owner": owner, "name": name}))
+                .await?;
+            print(&view.one(&adopted, columns::FOLDERS)?);
+        }
         FolderCommand::Share {
             folder,
             user,

@@ -67,6 +67,8 @@ const TOPICS: [&str; 8] = [
     "operations",
     "system",
 ];
+/// Milliseconds that a time ago is rounded to.
+const MINUTE: i64 = 60_000;
 /// Characters of a state or reason that a row shows; the file has all of them.
 const DETAIL: usize = 160;
 
@@ -113,7 +115,8 @@ fn wanted(
     Ok(wanted)
 }
 
-/// A time as users write it: `30m`, `2h` or `7d` ago, a day, or a day with a time. A day alone as an end is its end.
+/// A time as users write it: `30m`, `2h` or `7d` ago, a day, or a day with a time. A day alone as an end is its end. A time
+/// ago moves once a minute and no more often: an equal search within one is the same, which the server keeps.
 pub(super) fn moment(
     visit: &RequestContext,
     typed: &str,
@@ -131,7 +134,12 @@ pub(super) fn moment(
     {
         let number: u32 = typed[..typed.len() - 1].parse().ok()?;
         let back = i64::from(number) * unit * 1000;
-        return Some(Timestamp::from_millis(now.as_millis() - back));
+        let at = now.as_millis() - back;
+        let minute = at - at.rem_euclid(MINUTE);
+        return Some(Timestamp::from_millis(match ends {
+            true => minute + MINUTE - 1,
+            false => minute,
+        }));
     }
     let at = visit.clock.read(typed)?;
     match ends && !typed.contains('T') {
@@ -611,6 +619,7 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "budget.added" => t.events_budget_added(),
         "budget.changed" => t.events_budget_changed(),
         "budget.warned" => t.events_budget_warned(),
+        "storage.warned" => t.events_storage_warned(),
         "budget.removed" => t.events_budget_removed(),
         "project.quota-set" => t.events_project_quota(),
         "reservation.booked" => t.events_reservation_booked(),
@@ -744,9 +753,28 @@ mod tests {
     }
 
     fn asked(query: &[(&str, &str)]) -> Result<JournalQuery, String> {
+        asked_at(query, 100_000_000)
+    }
+
+    fn asked_at(query: &[(&str, &str)], now: i64) -> Result<JournalQuery, String> {
         let visit = RequestContext::of(&HeaderMap::new(), &Extensions::new(), PATH.into());
         let state = TableState::read(PATH, &FILTERS, &pairs(query));
-        wanted(&visit, &state, Timestamp::from_millis(100_000_000))
+        wanted(&visit, &state, Timestamp::from_millis(now))
+    }
+
+    #[test]
+    fn a_time_ago_is_the_same_within_a_minute_and_hides_no_event() {
+        let q = [("q", "since:2h until:5m")];
+        let first = asked_at(&q, 100_020_000).expect("a query");
+        let again = asked_at(&q, 100_079_999).expect("a query");
+        // The key of a kept page.
+        assert_eq!(format!("{first:?}"), format!("{again:?}"));
+        let later = asked_at(&q, 100_080_000).expect("a query");
+        assert_ne!(format!("{first:?}"), format!("{later:?}"));
+        let since = again.since.expect("a time").as_millis();
+        assert!(since <= 100_079_999 - 7_200_000, "it begins no later");
+        let until = again.until.expect("a time").as_millis();
+        assert!(until >= 100_079_999 - 300_000, "and ends no sooner");
     }
 
     #[test]
@@ -764,7 +792,7 @@ mod tests {
         );
         assert_eq!((read.object.as_str(), read.offset), ("train-1", 50));
         assert_eq!(read.words, ["oom", "pytorch:2.9"]);
-        assert_eq!(read.since, Some(Timestamp::from_millis(96_400_000)));
+        assert_eq!(read.since, Some(Timestamp::from_millis(96_360_000)));
         let day = asked(&[("q", "since:2026-01-31 until:2026-01-31")]).expect("a query");
         let (since, until) = (day.since.expect("a time"), day.until.expect("a time"));
         assert_eq!(until.as_millis() - since.as_millis(), 86_399_999);

@@ -26,7 +26,7 @@ use super::dialog::{self, DialogForm, DialogPage};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
-use super::{PagesContext, layout, responses};
+use super::{PagesContext, layout, responses, storage_use};
 use crate::doors::text::Text;
 
 const PATH: &str = "/folders";
@@ -55,6 +55,8 @@ pub struct FolderSpace {
     pub percent: u8,
     pub tone: &'static str,
     pub note: &'static str,
+    /// The biggest of them; empty where that says nothing.
+    pub biggest: String,
 }
 
 pub struct OwnFolderRow {
@@ -162,7 +164,7 @@ async fn read(
                     .map_or_else(String::new, |at| visit.clock.date(at)),
             })
             .collect(),
-        space: space(visit.text, &taken),
+        space: space(visit.text, &taken, &own),
         volumes: volumes.into_iter().map(|one| one.name).collect(),
         name: form.name,
         volume: form.volume,
@@ -194,7 +196,7 @@ pub(super) fn right_words(t: Text, right: FolderRight) -> &'static str {
     }
 }
 
-fn space(t: Text, taken: &StorageView) -> FolderSpace {
+fn space(t: Text, taken: &StorageView, own: &[FolderView]) -> FolderSpace {
     let used = components::size(taken.used.0);
     let limit = components::size(taken.limit.0);
     let (tone, note) = match (taken.level, taken.enforcement.is_enforced()) {
@@ -210,6 +212,7 @@ fn space(t: Text, taken: &StorageView) -> FolderSpace {
         percent: components::percent(taken.used.0 as f64, taken.limit.0 as f64),
         tone,
         note,
+        biggest: storage_use::biggest(own),
     }
 }
 

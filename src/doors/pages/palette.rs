@@ -145,7 +145,7 @@ fn places(t: Text) -> Vec<Place> {
         ),
         system(
             "/storage",
-            "hard-drive",
+            "save",
             t.volumes_title(),
             "storage volumes disks nfs mount",
         ),

@@ -21,6 +21,7 @@ use super::dialog::{self, DialogForm, DialogPage};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
+use super::storage_use::{self, StorageUseRows};
 use super::{PagesContext, layout, responses};
 use crate::doors::text::Text;
 
@@ -34,6 +35,8 @@ pub struct VolumesPage {
     pub rows: Vec<VolumeLine>,
     /// What was typed; None for those who only look.
     pub form: Option<NewVolumeForm>,
+    /// What users take; None for those who may not know.
+    pub used: Option<StorageUseRows>,
 }
 
 /// One volume.
@@ -93,6 +96,7 @@ async fn read(
     form: NewVolumeForm,
 ) -> Result<VolumesPage, Failure> {
     let all = volumes::list(&console.server, caller).await?;
+    let used = storage_use::read(console, visit, caller).await?;
     let may_change = caller.subject.can(Permission::SystemWrite);
     let rows = all.into_iter().map(|one| line(visit, one, may_change));
     Ok(VolumesPage {
@@ -100,6 +104,7 @@ async fn read(
         f: layout(console, visit, caller, Nav::Storage),
         rows: rows.collect(),
         form: may_change.then_some(form),
+        used,
     })
 }
 

@@ -55,6 +55,21 @@ pub(super) async fn open(
     Err(EgressOutcome::Unreachable)
 }
 
+/// Where a connection leads; None where it is over already.
+pub(super) fn address_of(server: &TcpStream) -> Option<IpAddr> {
+    let at = server.peer_addr().ok()?;
+    Some(at.ip().to_canonical())
+}
+
+/// Whether a connection that `target` lists may go on to this address.
+pub(super) fn admits(
+    egress: &SessionEgress,
+    target: &EgressTarget,
+    address: Option<IpAddr>,
+) -> bool {
+    address.is_some_and(|address| egress.admits(target, address, is_own(address)))
+}
+
 /// The addresses of a name; None where there are none, or no server says.
 async fn resolve(name: &str) -> Option<Vec<IpAddr>> {
     let looked = tokio::time::timeout(RESOLVE_TIMEOUT, names::resolve(name)).await;

@@ -34,7 +34,8 @@ const HEAD: usize = 4;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "ask")]
 pub(crate) enum RelayRequest {
-    /// Serves a container; its network namespace and a handle to its first process come along. Again changes nothing.
+    /// Serves a container; its network namespace and a handle to its first process come along. Again judges
+    /// its connections by what is given.
     Open {
         name: String,
         egress: SessionEgress,

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use rules::egress::{EgressOutcome, host_name};
+use rules::egress::{EgressOutcome, SessionEgress, host_name};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -37,12 +37,13 @@ pub(super) async fn serve(served: &ServedSession, mut client: TcpStream) {
         return;
     };
     let (host, port) = (shown(&request.host), request.port);
-    let Some(target) = served.egress.listed(&request.host, port) else {
+    let egress = served.egress();
+    let Some(target) = egress.listed(&request.host, port) else {
         served.count(&host, port, EgressOutcome::NotListed);
         refuse(&mut client, "403 Forbidden", "egress.not-listed").await;
         return;
     };
-    let mut server = match carry::open(&served.egress, target, bare(&host)).await {
+    let mut server = match carry::open(&egress, target, bare(&host)).await {
         Ok(server) => server,
         Err(outcome) => {
             served.count(&host, port, outcome);
@@ -56,6 +57,11 @@ pub(super) async fn serve(served: &ServedSession, mut client: TcpStream) {
         }
     };
     let row = served.count(&host, port, EgressOutcome::Opened);
+    let address = carry::address_of(&server);
+    let is_admitted = |now: &SessionEgress| {
+        let target = now.listed(&request.host, port);
+        target.is_some_and(|target| carry::admits(now, target, address))
+    };
     let begun = match &request.forward {
         Some(forward) => server.write_all(forward).await,
         None => {
@@ -65,7 +71,10 @@ pub(super) async fn serve(served: &ServedSession, mut client: TcpStream) {
     };
     // What the client sent behind its head, before it was answered.
     if begun.is_ok() && server.write_all(&rest).await.is_ok() {
-        carry::both(served, &row, client, server).await;
+        tokio::select! {
+            () = carry::both(served, &row, client, server) => {}
+            () = served.refuses(is_admitted) => {}
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use base::observe::Clock;
 use rules::egress::{EgressOutcome, SessionEgress};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use super::counts::{CountedRow, Counts};
 use super::pace::ConnectionPace;
@@ -24,7 +24,8 @@ const FEW_CONNECTIONS: usize = 16;
 /// One session, as its connections know it.
 #[derive(Debug)]
 pub(super) struct ServedSession {
-    pub(super) egress: SessionEgress,
+    /// What it may open now; a policy may change it while it is served.
+    egress: watch::Sender<Arc<SessionEgress>>,
     pub(super) pace: ConnectionPace,
     pub(super) counts: Counts,
     pub(super) places: Semaphore,
@@ -37,13 +38,44 @@ impl ServedSession {
     /// One that lives; `all`: the places of all sessions.
     pub(super) fn of(egress: SessionEgress, all: Arc<Semaphore>) -> Self {
         Self {
-            egress,
+            egress: watch::Sender::new(Arc::new(egress)),
             pace: ConnectionPace::default(),
             counts: Counts::default(),
             places: Semaphore::new(MAX_CONNECTIONS),
             all,
             clock: Clock::system(),
             lives: AtomicBool::new(true),
+        }
+    }
+
+    /// What it may open now.
+    pub(super) fn egress(&self) -> Arc<SessionEgress> {
+        Arc::clone(&self.egress.borrow())
+    }
+
+    /// Gives it another, and has each of its connections judged by it.
+    pub(super) fn judge_by(&self, egress: SessionEgress) {
+        self.egress.send_if_modified(|known| {
+            let is_other = **known != egress;
+            if is_other {
+                *known = Arc::new(egress);
+            }
+            is_other
+        });
+    }
+
+    /// Waits until what it may open admits a connection no more; for ever where it always does.
+    pub(super) async fn refuses(&self, is_admitted: impl Fn(&SessionEgress) -> bool) {
+        let mut known = self.egress.subscribe();
+        loop {
+            let now = Arc::clone(&known.borrow_and_update());
+            if !is_admitted(&now) {
+                return;
+            }
+            if known.changed().await.is_err() {
+                // It is served no more; its connections end with it.
+                return;
+            }
         }
     }
 
@@ -72,6 +104,7 @@ mod tests {
             let egress = SessionEgress {
                 mode: NetworkMode::Proxy,
                 targets: Vec::new(),
+                refused: Vec::new(),
             };
             ServedSession::of(egress, Arc::clone(&all))
         };

@@ -62,8 +62,9 @@ impl Sessions {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves a session until its first process ends; one that is served already goes on as it is. Errors: a listener cannot
-    /// be made; then none of them is.
+    /// Serves a session until its first process ends. One that is served already keeps its listeners; what it may open from
+    /// now on is given, and connections that it may not have any more are closed. Errors: a listener cannot be made; then none
+    /// of them is.
     pub(super) fn open(
         &self,
         name: String,
@@ -73,7 +74,8 @@ impl Sessions {
     ) -> io::Result<()> {
         let mut known = self.known();
         let serves = |one: &KnownSession| one.served.lives.load(Ordering::Acquire);
-        if known.get(&name).is_some_and(serves) {
+        if let Some(one) = known.get(&name).filter(|one| serves(one)) {
+            one.served.judge_by(egress);
             return Ok(());
         }
         let points: Vec<(SocketAddrV4, Leads)> = match egress.mode {
@@ -197,14 +199,110 @@ async fn take(served: Arc<ServedSession>, client: TcpStream, leads: Leads) {
                 rules::egress::TargetHost::Network { address, .. } => address.to_string(),
                 _ => name.clone(),
             };
-            match carry::open(&served.egress, &target, &host).await {
+            let egress = served.egress();
+            if !egress.opens(&target) {
+                served.count(&name, target.port, EgressOutcome::NotListed);
+                return;
+            }
+            match carry::open(&egress, &target, &host).await {
                 Ok(server) => {
                     let row = served.count(&name, target.port, EgressOutcome::Opened);
-                    carry::both(&served, &row, client, server).await;
+                    let address = carry::address_of(&server);
+                    let is_admitted = |now: &SessionEgress| {
+                        now.opens(&target) && carry::admits(now, &target, address)
+                    };
+                    tokio::select! {
+                        () = carry::both(&served, &row, client, server) => {}
+                        () = served.refuses(is_admitted) => {}
+                    }
                 }
                 Err(outcome) => drop(served.count(&name, target.port, outcome)),
             }
         }
         Leads::Proxy => http::serve(&served, client).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    async fn listener() -> tokio::net::TcpListener {
+        let bound = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+        bound.expect("a port")
+    }
+
+    fn target_of(listener: &tokio::net::TcpListener) -> EgressTarget {
+        let at = listener.local_addr().expect("bound");
+        EgressTarget::parse(&at.to_string()).expect("a target")
+    }
+
+    /// Both ends of a connection that the relay carries to a target.
+    async fn carried(
+        served: &Arc<ServedSession>,
+        outside: &tokio::net::TcpListener,
+    ) -> (TcpStream, TcpStream) {
+        let (client, taken) = begun(served, outside).await;
+        drop(taken);
+        let (far, _) = outside.accept().await.expect("connected");
+        (client, far)
+    }
+
+    async fn begun(
+        served: &Arc<ServedSession>,
+        outside: &tokio::net::TcpListener,
+    ) -> (TcpStream, tokio::task::JoinHandle<()>) {
+        let inside = listener().await;
+        let at = inside.local_addr().expect("bound");
+        let client = TcpStream::connect(at).await.expect("connected");
+        let (taken, _) = inside.accept().await.expect("taken");
+        let target = target_of(outside);
+        let leads = Leads::To {
+            name: target.name().expect("one address"),
+            target,
+        };
+        let task = tokio::spawn(take(Arc::clone(served), taken, leads));
+        (client, task)
+    }
+
+    #[tokio::test]
+    async fn a_narrowed_policy_closes_what_it_refuses_and_nothing_else() {
+        let (gone, kept) = (listener().await, listener().await);
+        let egress = SessionEgress {
+            mode: NetworkMode::List,
+            targets: vec![target_of(&gone), target_of(&kept)],
+            refused: Vec::new(),
+        };
+        let places = Arc::new(Semaphore::new(MAX_ALL));
+        let served = Arc::new(ServedSession::of(egress.clone(), places));
+        let (mut closed, mut far_closed) = carried(&served, &gone).await;
+        let (mut open, mut far_open) = carried(&served, &kept).await;
+        served.judge_by(SessionEgress {
+            refused: vec![target_of(&gone)],
+            ..egress.clone()
+        });
+        let mut byte = [0];
+        for end in [&mut closed, &mut far_closed] {
+            let read = tokio::time::timeout(Duration::from_secs(2), end.read(&mut byte)).await;
+            assert!(read.expect("in time").is_ok_and(|count| count == 0));
+        }
+        open.write_all(b"x").await.expect("it goes on");
+        far_open.read_exact(&mut byte).await.expect("it comes");
+        assert_eq!(byte, *b"x");
+        let (_client, task) = begun(&served, &gone).await;
+        task.await.expect("no panic");
+        let refused = served.counts.rows().into_iter();
+        let refused: Vec<EgressOutcome> = refused
+            .filter(|row| row.port == target_of(&gone).port)
+            .map(|row| row.outcome)
+            .collect();
+        assert!(refused.contains(&EgressOutcome::NotListed), "{refused:?}");
+        // The policy comes back.
+        served.judge_by(egress);
+        carried(&served, &gone).await;
     }
 }

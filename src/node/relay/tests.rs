@@ -13,6 +13,7 @@ fn egress(targets: &[&str]) -> SessionEgress {
             .iter()
             .map(|text| EgressTarget::parse(text).expect(text))
             .collect(),
+        refused: Vec::new(),
     }
 }
 

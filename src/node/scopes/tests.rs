@@ -287,6 +287,7 @@ fn a_full_scope_refuses_uploads_by_name_and_its_files_are_removed() {
             bytes: Some(bytes),
             overwrite: false,
             modified_at: None,
+            by: None,
         };
         let staged = folders.stage(id, &path("new"), declared, now);
         staged

@@ -9,6 +9,7 @@ fn egress(mode: NetworkMode, targets: &[&str]) -> SessionEgress {
             .iter()
             .map(|text| EgressTarget::parse(text).expect(text))
             .collect(),
+        refused: Vec::new(),
     }
 }
 
@@ -293,5 +294,64 @@ fn a_launch_gets_what_its_policy_allows_and_nothing_without_one() {
     assert_eq!(
         code(EgressPolicy::read(&[], &many[..1])),
         "egress.network-unknown"
+    );
+}
+
+#[test]
+fn a_narrowed_policy_refuses_what_it_lists_no_more_and_moves_nothing() {
+    let session = egress(
+        NetworkMode::List,
+        &[
+            "a.plant:1",
+            "db=10.1.2.3:5432",
+            "10.1.0.0/16:80",
+            "b.plant:80",
+        ],
+    );
+    let policy = |networks: &[NetworkMode], targets: &[&str]| EgressPolicy {
+        networks: networks.to_vec(),
+        targets: egress(NetworkMode::List, targets).targets,
+    };
+    let now = policy(
+        &[NetworkMode::List],
+        &["db=10.1.2.3:5432", "b.plant:80", "new:1"],
+    );
+    let narrowed = session.under(Some(&now));
+    assert_eq!(
+        narrowed.points(),
+        session.points(),
+        "names stay where they are"
+    );
+    let left: Vec<String> = narrowed.open_targets().map(ToString::to_string).collect();
+    assert_eq!(left, ["db=10.1.2.3:5432", "b.plant:80"]);
+    assert!(!narrowed.opens(&session.targets[0]) && narrowed.opens(&session.targets[1]));
+    // The network that admitted its address is gone.
+    let private = address("10.1.9.9");
+    assert!(session.admits(&session.targets[3], private, false));
+    assert!(!narrowed.admits(&narrowed.targets[3], private, false));
+    // The policy comes back, or takes the network away.
+    let before = policy(&[NetworkMode::List], &["a.plant:1", "db=10.1.2.3:5432"]);
+    assert_eq!(narrowed.under(Some(&before)).open_targets().count(), 2);
+    for gone in [None, Some(&policy(&[NetworkMode::Proxy], &["a.plant:1"]))] {
+        assert_eq!(session.under(gone).open_targets().count(), 0);
+    }
+    let proxy = egress(NetworkMode::Proxy, &["*.plant:443"]);
+    assert!(proxy.listed("x.plant", 443).is_some());
+    let other = policy(&[NetworkMode::Proxy], &["*.lab:443"]);
+    let narrowed = proxy.under(Some(&other));
+    assert!(narrowed.listed("x.plant", 443).is_none());
+    assert!(narrowed.listed("x.lab", 443).is_some());
+    assert!(proxy.under(None).listed("x.plant", 443).is_none());
+    assert_eq!(
+        session.under(Some(&policy(
+            &[NetworkMode::List],
+            &[
+                "a.plant:1",
+                "db=10.1.2.3:5432",
+                "10.1.0.0/16:80",
+                "b.plant:80"
+            ]
+        ))),
+        session
     );
 }

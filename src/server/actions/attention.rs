@@ -175,6 +175,10 @@ async fn gathered(
             notice, false, true,
         )));
     }
+    let astray = server.astray_folders().newest().into_iter();
+    items.extend(
+        astray.map(|notice| AttentionItem::Server(DiagnosticCheck::of(notice, false, true))),
+    );
     let newest = server
         .catalog()
         .read_now("look at the clock", |view| view.latest_event_at())?;

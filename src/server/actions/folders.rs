@@ -35,6 +35,7 @@ use crate::catalog::folders::FolderRecord;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server, ServerFault};
 
+pub mod adoption;
 pub mod files;
 pub mod sharing;
 mod turns;

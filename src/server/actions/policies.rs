@@ -1,5 +1,5 @@
 //! What a user may do with policies: administrators of the site write and attach them, users see which limits hold for
-//! them. Lowering a limit ends nothing.
+//! them. Lowering a limit ends nothing; a network that is narrowed ends connections of sessions that run.
 
 use api::policies::{
     EffectiveLimitView, EgressBody, LimitsBody, NewPolicyBody, PolicyPatchBody, PolicyUseBody,
@@ -126,6 +126,9 @@ pub async fn change(
                 return show(rows, policy);
             }
             rows.put_policy(&changed)?;
+            if changed.egress != policy.egress {
+                narrow_networks(rows, actor.as_str())?;
+            }
             let is_renamed = changed.limits == policy.limits && changed.egress == policy.egress;
             let (before, after) = match is_renamed {
                 true => (policy.name.clone(), changed.name.clone()),
@@ -182,6 +185,7 @@ pub async fn attach(
                 None => None,
             };
             rows.put_policy_use(to.level, subject, policy.id)?;
+            narrow_networks(rows, caller.name.as_str())?;
             let told = place(to.level, &whose);
             let actor = caller.name.as_str();
             let before = replaced.map_or_else(String::new, |one| one.name);
@@ -218,6 +222,7 @@ pub async fn detach(
                 return Err(refusals::policy_not_attached().into());
             }
             rows.forget_policy_use(from.level, subject)?;
+            narrow_networks(rows, caller.name.as_str())?;
             let told = place(from.level, &whose);
             let actor = caller.name.as_str();
             note(rows, actor, &policy, "policy.detached", &told, "")?;
@@ -271,6 +276,32 @@ pub async fn effective(
         )?);
         Ok(all)
     })
+}
+
+/// Takes from each live session what the policies that hold for it list no more: its node closes those connections. Costs a
+/// visit of each live session, and a look at the policies of each that has a network.
+fn narrow_networks(rows: &Rows<'_>, actor: &str) -> Result<(), Failure> {
+    let live = rows.live_sessions()?;
+    for session in live.iter().filter(|session| session.egress.is_some()) {
+        let subjects = PolicySubjects {
+            domain: session.domain,
+            project: session.project,
+            user: session.owner,
+        };
+        let policy = rows.egress_policy(&subjects)?;
+        let left = session
+            .egress
+            .as_ref()
+            .map(|one| one.under(policy.as_ref()));
+        if left == session.egress {
+            continue;
+        }
+        rows.change_session(session.id, None, actor, None, |session| {
+            session.egress.clone_from(&left);
+            true
+        })?;
+    }
+    Ok(())
 }
 
 pub(super) fn limits_of(asked: LimitsBody) -> Result<PolicyLimits, Refusal> {

@@ -3,25 +3,29 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use base::observe::chain;
 use rules::findings::{InvariantFinding, findings};
 use rules::messages::DeviceUse;
-use rules::names::{ContainerName, NodeId, SessionId, UserId};
+use rules::names::{ContainerName, FolderId, NodeId, SessionId, UserId};
 use rules::notice::Notice;
 use rules::notices;
 use rules::permissions::Permission;
 use rules::refusals;
 use rules::session::SessionState;
+use rules::storage::{StorageLevel, percent};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
+use rules::volume::VolumeState;
 use rules::world::ClusterSnapshot;
 use serde::{Deserialize, Serialize};
 
 use super::diagnostic_check::DiagnosticCheck;
-use super::{allowed, certificates};
+use super::{allowed, astray_folders, certificates};
 use crate::access::{self, Caller};
 pub use crate::appliance::settings::Reloaded;
 use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
 use crate::catalog::samples::Rate;
+use crate::catalog::storage::FolderOwner;
 use crate::diagnostics::DiagnosticsRequest;
 use crate::{Failure, Server, hand_over};
 
@@ -123,9 +127,21 @@ pub async fn findings_of(
     let outside = hand_over_troubles(server)?.into_iter();
     let outside = outside
         .chain(mail_troubles(server)?)
-        .chain(webhook_troubles(server)?);
+        .chain(webhook_troubles(server)?)
+        .chain(astray(server).await);
     found.extend(outside.map(InvariantFinding::from));
     Ok(found)
+}
+
+/// Folders and directories that have no other half, as they are now, or as they were seen last where the disk does not say.
+async fn astray(server: &Server) -> Vec<Notice> {
+    match astray_folders::look(server).await {
+        Ok(found) => found,
+        Err(failure) => {
+            tracing::warn!(error = %chain(&failure), "directories of folders were not looked at");
+            server.astray_folders().newest()
+        }
+    }
 }
 
 /// What is wrong with the places that the audit log is handed over to.
@@ -210,9 +226,30 @@ pub struct Metrics {
     pub operations_open: u64,
     /// The places that the audit log is handed over to.
     pub audit_targets: Vec<AuditTargetMetrics>,
-    /// What the folders of each user take.
+    /// What the folders of users take: of those who are nearest to their limit.
     pub folders: Vec<OwnerMetrics>,
+    /// How many users count as how near to their limit, all words present.
+    pub folder_levels: Vec<(StorageLevel, u64)>,
+    /// The biggest folders and their bytes. Without names, as of slices.
+    pub biggest_folders: Vec<(FolderId, u64)>,
+    pub volumes: Vec<VolumeMetrics>,
 }
+
+/// One volume in figures.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VolumeMetrics {
+    pub name: String,
+    pub is_ready: bool,
+    /// None where it could not be asked.
+    pub used: Option<u64>,
+    pub total: Option<u64>,
+}
+
+/// Users whose folders have figures of their own. Higher: a monitor keeps a series for each user who ever had a folder. Lower:
+/// who is about to meet a limit is not seen.
+const MAX_OWNER_METRICS: usize = 100;
+/// Folders that have figures of their own.
+const MAX_FOLDER_METRICS: u32 = 20;
 
 /// What all folders of one user take together. Without names, as of slices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -288,10 +325,13 @@ pub async fn metrics(server: &Server, caller: &Caller) -> Result<Metrics, Failur
         lost: standing.lost,
     });
     let audit_targets: Vec<AuditTargetMetrics> = audit_targets.collect();
+    // A store that cannot be opened takes no figure of anything else away.
+    let shelf = server.folders().ok().map(|store| store.volumes().clone());
     server
         .catalog()
         .read("take figures", move |view| {
             let world = view.world()?;
+            let owners = view.folder_owners()?;
             let used = world.used();
             let live = SessionState::ALL
                 .into_iter()
@@ -352,21 +392,53 @@ pub async fn metrics(server: &Server, caller: &Caller) -> Result<Metrics, Failur
                 disk_free,
                 operations_open: view.open_operations()?.len() as u64,
                 audit_targets,
-                folders: view
-                    .folder_owners()?
+                folders: nearest(&owners),
+                folder_levels: StorageLevel::ALL
                     .into_iter()
-                    .filter_map(|one| {
-                        let taken = one.before?.taken;
-                        Some(OwnerMetrics {
-                            owner: one.owner,
-                            used: taken.used,
-                            limit: taken.limit,
-                        })
+                    .map(|level| {
+                        let known = owners.iter().filter_map(|one| one.before);
+                        let there = known.filter(|before| before.level == level);
+                        (level, there.count() as u64)
+                    })
+                    .collect(),
+                biggest_folders: view.biggest_folders(MAX_FOLDER_METRICS)?,
+                volumes: view
+                    .volumes()?
+                    .into_iter()
+                    .map(|record| {
+                        let id = record.volume.id;
+                        let sight = shelf.as_ref().and_then(|shelf| shelf.sight(id));
+                        let seen = sight.as_ref().filter(|sight| sight.total > 0);
+                        VolumeMetrics {
+                            name: record.volume.name.to_string(),
+                            // Until the first look nothing is known against it.
+                            is_ready: sight
+                                .as_ref()
+                                .is_none_or(|sight| sight.state == VolumeState::Ready),
+                            used: seen.map(|sight| sight.total.saturating_sub(sight.free)),
+                            total: seen.map(|sight| sight.total),
+                        }
                     })
                     .collect(),
             })
         })
         .await
+}
+
+/// What the folders of those take who are nearest to their limit.
+fn nearest(owners: &[FolderOwner]) -> Vec<OwnerMetrics> {
+    let known = owners.iter().filter_map(|one| {
+        let taken = one.before?.taken;
+        Some(OwnerMetrics {
+            owner: one.owner,
+            used: taken.used,
+            limit: taken.limit,
+        })
+    });
+    let mut known: Vec<OwnerMetrics> = known.collect();
+    known.sort_by_key(|one| std::cmp::Reverse((percent(one.used, one.limit), one.used)));
+    known.truncate(MAX_OWNER_METRICS);
+    known
 }
 
 /// What each container does with its share of a device, as far as it was heard.
@@ -569,4 +641,37 @@ pub async fn warnings(server: &Server, caller: &Caller) -> Result<Vec<Diagnostic
         .chain(hand_over)
         .chain(certificates::worries(server))
         .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use rules::storage::StorageUse;
+    use rules::tenancy::DomainId;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::catalog::storage::StorageWarning;
+
+    #[test]
+    fn so_many_users_have_figures_and_those_nearest_to_their_limit() {
+        let owners = (0..150_u64).map(|number| FolderOwner {
+            owner: UserId(Uuid::from_u128(u128::from(number))),
+            domain: DomainId::DEFAULT,
+            counted: Bytes::ZERO,
+            before: Some(StorageWarning {
+                taken: StorageUse {
+                    used: Bytes(number),
+                    limit: Bytes(150),
+                    at: Timestamp::default(),
+                },
+                level: StorageLevel::Free,
+                since: Timestamp::default(),
+            }),
+        });
+        let owners: Vec<FolderOwner> = owners.collect();
+        let told = nearest(&owners);
+        assert_eq!(told.len(), MAX_OWNER_METRICS);
+        assert_eq!(told[0].used, Bytes(149));
+        assert_eq!(told[99].used, Bytes(50));
+    }
 }

@@ -595,6 +595,9 @@ async fn every_act_asks_for_its_capability_first() {
             Default::default(),
             None
         )),
+        (SystemWrite, "folders.adopt", |s, c| {
+            folders::adoption::adopt(s, c, "x", Default::default())
+        }),
         (SystemWrite, "volumes.change", |s, c| volumes::change(
             s,
             c,

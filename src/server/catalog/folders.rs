@@ -1,6 +1,6 @@
 //! Rows of folders. Decides nothing; who may do what with one, `rules::folder` says.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rules::folder::{Folder, FolderKind, FolderName, FolderState, FolderUse};
 use rules::names::{FolderId, UserId, UserName, VolumeId};
@@ -110,6 +110,36 @@ impl ReadTransaction<'_> {
             .query_row([id.0.as_bytes()], |_| Ok(()))
             .optional()?;
         Ok(found.is_some())
+    }
+
+    /// Every folder with its state. O(folders).
+    pub(crate) fn folder_states(&self) -> Result<BTreeMap<FolderId, FolderState>, Failure> {
+        let mut statement = self
+            .connection
+            .prepare_cached("select id, state from folder")?;
+        let rows = statement.query_map([], |row| {
+            let state = value::word(row, "state", FolderState::parse)?;
+            Ok((FolderId(value::id(row, "id")?), state))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The folders that take most, as they were counted last. O(folders).
+    pub(crate) fn biggest_folders(&self, most: u32) -> Result<Vec<(FolderId, u64)>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select id, bytes
+             from folder
+             where bytes is not null
+             order by bytes desc, id
+             limit ?1",
+        )?;
+        let rows = statement.query_map([most], |row| {
+            Ok((
+                FolderId(value::id(row, "id")?),
+                value::unsigned(row, "bytes")?,
+            ))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// The folders that have to go: those being removed, and those in the trash since before `since`.

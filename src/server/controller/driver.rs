@@ -17,7 +17,8 @@ use crate::Failure;
 use crate::catalog::Catalog;
 use crate::catalog::controller_pass::PassSnapshot;
 use crate::controller::idleness::{self, IdleJudge};
-use crate::controller::{Controller, ControllerPass, apply_report, retention, start_up};
+use crate::controller::start_up::CarriedStartUps;
+use crate::controller::{Controller, ControllerPass, apply_report, retention};
 use crate::decisions::{DecidedTurn, DecisionLog};
 use crate::links::Links;
 
@@ -51,6 +52,7 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
     let mut metered: Option<Instant> = None;
     let mut judged: Option<Instant> = None;
     let mut idle = IdleJudge::default();
+    let mut carried = CarriedStartUps::default();
     loop {
         revision.borrow_and_update();
         // A machine that is not led says nothing new, and root may have accepted meanwhile.
@@ -88,8 +90,8 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
                 for assignment in controller.due_assignments(&pass, zero.elapsed()) {
                     // A node that was not heard of yet may not be led by this catalog.
                     if absorbed.contains_key(&assignment.node) {
-                        let starting = start_up::starting(&pass, &assignment);
-                        let filled = start_up::fill(&catalog, starting, assignment).await;
+                        let starting = carried.starting(&pass, &assignment);
+                        let filled = carried.fill(&catalog, starting, assignment).await;
                         links.send(filled);
                     }
                 }

@@ -19,8 +19,10 @@ use rules::resources::{Capacity, Demand};
 use rules::session::{
     DesiredState, Outcome, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
 };
+use rules::start_up::StartUpChoice;
 use rules::units::{Bytes, CpuShare};
 
+use super::start_up::CarriedStartUps;
 use super::*;
 use crate::catalog::budgets::BeyondBudgets;
 use crate::catalog::{Catalog, CatalogPlace, Lane};
@@ -389,6 +391,56 @@ fn a_pause_for_the_disk_is_an_event_and_the_sessions_reason_until_it_goes_on() {
             sight = written(&pass, &[]);
         }
     }
+}
+
+#[test]
+fn what_a_session_starts_with_is_carried_until_its_node_has_it() {
+    let mut waiting = session(1, SessionEnvironment::Host);
+    waiting.start_up.choice = StartUpChoice::Files;
+    let mut controller = Controller::default();
+    let mut carried = CarriedStartUps::default();
+    let mut counts = |carried: &mut CarriedStartUps, sight, report: &NodeReport| {
+        let pass = take(&mut controller, sight, &[report]);
+        let list = pass.assigned[&NODE].clone();
+        (carried.starting(&pass, &list).len(), pass)
+    };
+    let sight = sight_of(vec![waiting], &[]);
+    let (first, pass) = counts(&mut carried, sight, &report(0, Vec::new()));
+    assert_eq!(first, 1);
+    // The list may be lost, or another may overtake it.
+    let (again, pass) = counts(&mut carried, written(&pass, &[]), &report(0, Vec::new()));
+    assert_eq!(again, 1);
+    // It has it, and is still being started.
+    let name = pass.assigned[&NODE].containers[0].name;
+    let status = |state| ContainerStatus {
+        name,
+        state,
+        usage: None,
+        devices: Vec::new(),
+        ran: None,
+    };
+    let preparing = ReportedState::Preparing {
+        step: "layers".into(),
+        fetching: true,
+    };
+    let had = report(1, vec![status(preparing)]);
+    let (had, pass) = counts(&mut carried, written(&pass, &[]), &had);
+    assert_eq!(had, 0);
+    // Another server does not know.
+    let mut fresh = CarriedStartUps::default();
+    assert_eq!(fresh.starting(&pass, &pass.assigned[&NODE]).len(), 1);
+    let mut runs = written(&pass, &[]);
+    let mut running = runs.world.sessions[0].clone();
+    running.run_since(at(2));
+    runs.world.sessions = vec![running].into();
+    let there = ReportedState::Running {
+        since: at(2),
+        paused: false,
+    };
+    let there = report(1, vec![status(there)]);
+    let (runs, pass) = counts(&mut fresh, runs, &there);
+    assert_eq!(pass.assigned[&NODE].containers.len(), 1, "it is not lost");
+    assert_eq!(runs, 0, "it runs");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use rules::volume::VolumeState;
 use store::folders::FolderStore;
 use store::trees::Thrown;
 
+use crate::actions::astray_folders;
 use crate::actions::folders::note;
 use crate::actions::volumes::on_volume;
 use crate::appliance::lazy_stores::folder_failure;
@@ -48,6 +49,7 @@ pub(crate) async fn keep(server: Server) {
 pub(crate) async fn look(server: &Server, mounted: &mut BTreeSet<FolderId>) -> Result<(), Failure> {
     purge(server).await?;
     sweep(server).await?;
+    astray_folders::look(server).await?;
     count(server, mounted).await
 }
 

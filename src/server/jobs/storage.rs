@@ -8,15 +8,17 @@ use std::time::Duration;
 
 use base::observe::chain;
 use rules::names::UserId;
-use rules::storage::{StorageUse, level};
+use rules::storage::{StorageLevel, StorageUse, percent, settled};
+use rules::tenancy::Scope;
 use rules::units::{Bytes, Timestamp};
 use store::folders::FolderStore;
 use store::quota::ScopePlace;
 
 use crate::actions::storage::folder_limit;
 use crate::appliance::lazy_stores::folder_failure;
-use crate::catalog::Lane;
+use crate::catalog::events::NewEvent;
 use crate::catalog::storage::FolderOwner;
+use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server, ServerFault};
 
 /// Between two looks. Longer: a raised limit holds later, and a warning comes later. Shorter: rows are written more often.
@@ -76,7 +78,7 @@ pub(crate) async fn look(server: &Server, is_whole: bool) -> Result<(), Failure>
                     at: now,
                 },
             };
-            is_new(&owner, &taken).then_some((owner.owner, taken))
+            is_new(&owner, &taken).then_some((owner, taken))
         });
         Ok(seen.collect::<Vec<_>>())
     })
@@ -91,11 +93,36 @@ pub(crate) async fn look(server: &Server, is_whole: bool) -> Result<(), Failure>
             // Mail that looked meanwhile looks only for what is newer.
             let now = clock.now();
             for (owner, taken) in &news {
-                rows.put_storage(*owner, taken, level(taken.used, taken.limit), now)?;
+                let before = rows.storage_of(owner.owner)?;
+                let before = before.map_or(StorageLevel::Free, |before| before.level);
+                let level = settled(before, taken.used, taken.limit);
+                rows.put_storage(owner.owner, taken, level, now)?;
+                if level > before {
+                    warn(rows, owner, taken)?;
+                }
             }
             Ok(())
         })
         .await
+}
+
+/// Tells that the limit of a user came nearer, once for each crossing: an event, which webhooks are told of. Bell and mail of
+/// the owner go by the row.
+fn warn(rows: &Rows<'_>, owner: &FolderOwner, taken: &StorageUse) -> Result<(), Failure> {
+    let percent = percent(taken.used, taken.limit);
+    rows.note(NewEvent {
+        actor: "system",
+        topic: "users",
+        object: &owner.owner.to_string(),
+        scope: Scope {
+            domain: Some(owner.domain),
+            project: None,
+            owner: Some(owner.owner),
+        },
+        code: "storage.warned",
+        before: "",
+        after: &format!("{percent} %: {} of {}", taken.used, taken.limit),
+    })
 }
 
 /// The scopes that are looked at, by their owner.
@@ -149,7 +176,7 @@ fn is_new(owner: &FolderOwner, now: &StorageUse) -> bool {
         return true;
     };
     before.taken.limit != now.limit
-        || before.level != level(now.used, now.limit)
+        || before.level != settled(before.level, now.used, now.limit)
         || before.taken.used.0.abs_diff(now.used.0) >= CHANGE
 }
 

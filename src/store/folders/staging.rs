@@ -16,7 +16,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use flate2::Crc;
 use rules::folder_path::FolderPath;
-use rules::names::FolderId;
+use rules::names::{FolderId, UserId};
 use rules::refusals;
 use rules::units::Timestamp;
 use rustix::fs::{AtFlags, CWD, FileType, RenameFlags};
@@ -57,6 +57,9 @@ pub struct DeclaredFile {
     pub overwrite: bool,
     /// When its contents were changed last, where that is to be kept.
     pub modified_at: Option<Timestamp>,
+    /// Who sends it; None for one that was begun by an older version.
+    #[serde(default)]
+    pub by: Option<UserId>,
 }
 
 /// A file on its way.
@@ -311,10 +314,16 @@ impl FolderStore {
         Ok(staged)
     }
 
-    /// How many files of a folder are on their way.
-    pub fn count_staged(&self, id: FolderId) -> Result<usize, FolderError> {
-        let all = uploads(&self.place_of(id)?.staging(), ".json");
-        Ok(all.map_err(fault("list uploaded files"))?.len())
+    /// Who sends each file of a folder that is on its way. Costs one short file each.
+    pub fn senders_of_staged(&self, id: FolderId) -> Result<Vec<Option<UserId>>, FolderError> {
+        let doing = "list uploaded files";
+        let place = self.place_of(id)?.staging();
+        let mut senders = Vec::new();
+        for upload in uploads(&place, ".json").map_err(fault(doing))? {
+            let note = read_note(&place.join(note_name(upload))).map_err(fault(doing))?;
+            senders.extend(note.map(|note| note.declared.by));
+        }
+        Ok(senders)
     }
 
     /// Begins to take a piece of a file at `offset`.
@@ -629,6 +638,7 @@ mod tests {
             bytes: Some(bytes),
             overwrite: false,
             modified_at: None,
+            by: None,
         }
     }
 
@@ -687,7 +697,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o666);
         let told = store.staged(ID, upload).expect("still told of");
         assert_eq!(told.offset, 11);
-        assert_eq!(store.count_staged(ID).expect("counted"), 0);
+        assert_eq!(store.senders_of_staged(ID).expect("counted").len(), 0);
         assert_eq!(code(store.unstage(ID, upload)), "upload.not-found");
     }
 
@@ -789,7 +799,7 @@ mod tests {
             let said: FolderError = failed("write", &path)(errno);
             assert_eq!(said.code(), Some("disk.full"));
         }
-        assert_eq!(store.count_staged(ID).expect("counted"), 0);
+        assert_eq!(store.senders_of_staged(ID).expect("counted").len(), 0);
     }
 
     #[test]
@@ -809,10 +819,10 @@ mod tests {
         assert_eq!(staged.expires_at, day, "not a day behind its own time");
         let writer = store.append(ID, upload, 3, None).expect("begun");
         store.expire_staged(ID, day).expect("looked");
-        assert_eq!(store.count_staged(ID).expect("counted"), 1);
+        assert_eq!(store.senders_of_staged(ID).expect("counted").len(), 1);
         drop(writer);
         store.expire_staged(ID, day).expect("looked");
-        assert_eq!(store.count_staged(ID).expect("counted"), 0);
+        assert_eq!(store.senders_of_staged(ID).expect("counted").len(), 0);
         let form = DeclaredFile {
             bytes: None,
             ..declared("other", 0)
@@ -830,9 +840,9 @@ mod tests {
         let expires = store.staged(ID, upload).expect("there").expires_at;
         let before = Timestamp::from_millis(expires.as_millis() - 1);
         store.expire_staged(ID, before).expect("looked");
-        assert_eq!(store.count_staged(ID).expect("counted"), 1);
+        assert_eq!(store.senders_of_staged(ID).expect("counted").len(), 1);
         store.expire_staged(ID, expires).expect("looked");
-        assert_eq!(store.count_staged(ID).expect("counted"), 0);
+        assert_eq!(store.senders_of_staged(ID).expect("counted").len(), 0);
         let staging = place.with_file_name("staging");
         assert_eq!(fs::read_dir(staging).expect("a directory").count(), 0);
     }

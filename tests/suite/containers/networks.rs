@@ -6,14 +6,23 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use base::observe::Clock;
+use node::images::ImageDirectory;
 use node::relay::counted;
-use node::runtime::{ExecOrder, RuntimeName};
+use node::runtime::{ExecOrder, Runtime, RuntimeName, RuntimePaths};
+use node::{LocalNode, NodeOptions};
 use rules::egress::{EgressOutcome, EgressTarget, NetworkMode, SessionEgress};
+use rules::names::{FolderId, NodeId};
+use uuid::Uuid;
 
+use super::disk::end_fork_server;
+use super::folder_limits::{self, assign};
 use super::ground::{Ground, hear};
+use super::images::NoImages;
 
 /// Longer than it takes on a loaded machine; only a hang reaches it.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -26,7 +35,10 @@ struct Relay {
 
 impl Relay {
     fn begin(ground: &Ground) -> Self {
-        let run = ground.directory.path().join("run");
+        Self::below(ground.directory.path().join("run"))
+    }
+
+    fn below(run: PathBuf) -> Self {
         let process = Command::new(env!("CARGO_BIN_EXE_fardel"))
             .arg("relay")
             .arg(&run)
@@ -97,6 +109,7 @@ fn egress(mode: NetworkMode, targets: &[String]) -> SessionEgress {
         targets: targets
             .map(|text| EgressTarget::parse(text).expect("a target"))
             .collect(),
+        refused: Vec::new(),
     }
 }
 
@@ -278,4 +291,90 @@ fn a_session_without_a_network_has_nothing_to_reach() {
     );
     let served = counted(&relay.run).expect("it answers");
     assert!(served.iter().all(|one| one.name != name.as_str()));
+}
+
+/// A whole machine is told of a narrowed policy: the session goes on with what is left.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_policy_takes_away_is_closed_while_the_session_runs() {
+    const NAME: &str = "what_a_policy_takes_away_is_closed_while_the_session_runs";
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| directory.path().join(name);
+    let places = RuntimePaths {
+        data: at("data"),
+        run: at("run"),
+        shim_binary: env!("CARGO_BIN_EXE_fardel").into(),
+    };
+    let options = NodeOptions {
+        id: NodeId(Uuid::from_u128(1)),
+        places: places.clone(),
+        images: ImageDirectory::Own(at("images")),
+        host_environment: true,
+        cpu: None,
+        memory: None,
+        devices: Vec::new(),
+        driver_root: at("no-driver"),
+        gpu_mode: node::gpu::arbiter::Mode::Hard,
+        keep_days: 1,
+    };
+    let machine = LocalNode::open(options, Arc::new(NoImages), Clock::system()).expect("it opens");
+    let mut findings = machine.findings().iter();
+    if let Some(finding) = findings.find(|finding| finding.prevents_containers) {
+        skips::skip(NAME, &finding.what);
+        return;
+    }
+    fs::create_dir_all(at("run")).expect("made");
+    let _relay = Relay::below(at("run"));
+    let (kept, _kept) = echo();
+    let (gone, closed) = echo();
+    let script = format!(
+        "exec 3<>/dev/tcp/db/{kept} 4<>/dev/tcp/old/{gone}
+         echo one >&4; read -r line <&4 || exit 3
+         read -r line <&4 && exit 4
+         (exec 5<>/dev/tcp/old/{gone}; echo x >&5; read -r line <&5) 2>/dev/null && exit 5
+         echo two >&3; read -r line <&3 || exit 6
+         exit 77"
+    );
+    let mut order = folder_limits::session(1, FolderId(Uuid::nil()), "");
+    order.mounts.clear();
+    order.command = ["bash", "-c", &script].map(str::to_owned).to_vec();
+    let targets = [
+        format!("db=127.0.0.1:{kept}"),
+        format!("old=127.0.0.1:{gone}"),
+    ];
+    let mut reaches = egress(NetworkMode::List, &targets);
+    order.egress = Some(reaches.clone());
+    let (mut link, theirs) = base::link::local();
+    let runs = tokio::spawn(machine.run(theirs));
+    link.send(assign(1, vec![order.clone()]));
+    let end = Instant::now() + TIMEOUT;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let report = tokio::time::timeout(left, link.report()).await;
+        let report = report.expect("in time").expect("the machine is there");
+        let mut rows = report.egress.iter().flat_map(|one| &one.rows);
+        if rows.any(|row| row.port == gone && row.outcome == EgressOutcome::Opened) {
+            break;
+        }
+    }
+    reaches.refused = vec![reaches.targets[1].clone()];
+    order.egress = Some(reaches);
+    link.send(assign(2, vec![order.clone()]));
+    tokio::task::block_in_place(|| closed.recv_timeout(Duration::from_secs(2)))
+        .expect("its connection is closed");
+    assert_eq!(folder_limits::ended(&mut link, order.name).await, Ok(77));
+    link.send(assign(3, Vec::new()));
+    let end = Instant::now() + TIMEOUT;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let report = tokio::time::timeout(left, link.report()).await;
+        let report = report.expect("in time").expect("the machine is there");
+        if report.containers.is_empty() {
+            break;
+        }
+    }
+    drop(link);
+    runs.await.expect("no panic").expect("it ran");
+    let runtime = Runtime::open(places).expect("it opens");
+    end_fork_server(runtime.instance_id());
+    runtime.retire();
 }

@@ -83,8 +83,8 @@ impl FakeMachine {
         let wanted: Vec<ContainerName> = assignment.containers.iter().map(|c| c.name).collect();
         self.sights.retain(|name, _| wanted.contains(name));
         let connected = assignment.containers.iter().filter_map(|order| {
-            let targets = &order.egress.as_ref()?.targets;
-            let rows = targets.iter().map(|target| EgressRow {
+            let targets = order.egress.as_ref()?.open_targets();
+            let rows = targets.map(|target| EgressRow {
                 host: target.name().unwrap_or_default(),
                 port: target.port,
                 outcome: EgressOutcome::Opened,

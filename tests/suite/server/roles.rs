@@ -120,6 +120,7 @@ fn body(route: &DocumentedRoute) -> String {
         Some("VolumePatch") => json!({"name": "bigger"}).to_string(),
         Some("NewFolder") => json!({"name": "new"}).to_string(),
         Some("FolderPatch") => json!({"name": "newer"}).to_string(),
+        Some("FolderAdoption") => json!({"owner": "mina", "name": "back"}).to_string(),
         Some("NewFolderDirectory") => json!({"path": "new"}).to_string(),
         Some("FolderMove") => json!({"from": "new", "to": "newer"}).to_string(),
         Some("FolderRemoval") => json!({"paths": ["newer"]}).to_string(),

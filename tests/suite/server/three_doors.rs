@@ -176,7 +176,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["removeVolume"],
         &["volume rm x"],
     ),
-    ("GET /folders", &["listFolders"], &["folder ls"]),
+    (
+        "GET /folders",
+        &["listFolders"],
+        &["folder ls", "storage folders"],
+    ),
     ("", &["getFolder"], &["folder get x"]),
     ("POST /folders", &["createFolder"], &["folder create x"]),
     ("", &["changeFolder"], &["folder rename x y"]),
@@ -190,6 +194,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["restoreFolder"],
         &["folder restore x"],
     ),
+    ("", &["adoptFolder"], &["folder adopt x --owner y --name z"]),
     (
         "GET /folders/{id}/sharing",
         &["listFolderShares", "listFolderSessions"],
@@ -221,7 +226,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["declineFolder"],
         &["folder decline 019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"],
     ),
-    ("", &["listStorage"], &["folder usage"]),
+    ("", &["listStorage"], &["folder usage", "storage ls"]),
     (
         "GET /folders/{id}/files",
         &["listFolderEntries"],

@@ -495,6 +495,7 @@ fn all() -> Vec<(&'static str, Value)> {
         ),
         ("/NewFolder/properties/name", own_folder()),
         ("/FolderPatch/properties/name", own_folder()),
+        ("/FolderAdoption/properties/name", own_folder()),
         (
             // With one user or one project.
             "/NewFolderShare",

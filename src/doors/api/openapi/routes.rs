@@ -1718,6 +1718,18 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/adopt",
+        operation: "adoptFolder",
+        tag: "folders",
+        summary: "Make a directory that belongs to no folder a folder of a user, by its id",
+        needs: SYSTEM_WRITE,
+        body: Some("FolderAdoption"),
+        answer: SuccessReply::Schema("Folder"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/folders/{id}/shares",
         operation: "listFolderShares",
         tag: "folders",

@@ -157,6 +157,10 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("restoreFolder", "휴지통의 폴더를 파일과 함께 되돌립니다"),
     (
+        "adoptFolder",
+        "어느 폴더의 것도 아닌 디렉터리를 ID로 사용자의 폴더로 만듭니다",
+    ),
+    (
         "listFolderEntries",
         "자기 폴더의 디렉터리를 디렉터리부터 이름순으로 나열합니다",
     ),

@@ -147,3 +147,21 @@ fn the_lint_finds_planted_breaches() {
         assert_eq!(page(&format!("{good}{planted}")).len(), 1, "{planted}");
     }
 }
+
+/// A reader finds an entry of the menu by its picture.
+#[test]
+fn no_two_places_of_the_administrators_menu_share_an_icon() {
+    let menu = include_str!("../../../../web/templates/parts/menu.html");
+    let own = menu.split("t.nav_group_box()").nth(1).expect("a group");
+    let own = own.split("t.nav_group_help()").next().expect("its end");
+    let mut icons = std::collections::BTreeMap::new();
+    for entry in own.split("<a ").skip(1) {
+        let between = |begin: &str| {
+            let rest = entry.split(begin).nth(1).expect("it is there");
+            rest.split('"').next().expect("it ends")
+        };
+        let (place, icon) = (between("href=\""), between("icon(\""));
+        assert_eq!(icons.insert(icon, place), None, "{icon} of {place}");
+    }
+    assert!(icons.len() > 5, "{icons:?}");
+}

@@ -59,6 +59,7 @@ use super::super::sign_in_links::{LinkedAccount, LoginLinkPage, ShownLink, SignI
 use super::super::sign_ins::SignInRow;
 use super::super::ssh_keys::{OwnSshKeyRow, ReachedBySsh, SshKeysPage};
 use super::super::start_up::{KeptItemRow, StartUpPage};
+use super::super::storage_use::{BigFolderRow, OwnerUseRow, StorageUseRows};
 use super::super::system::{self, SystemPage};
 use super::super::table::{
     self, DataTable, EmptyTable, FilterBar, FilterExample, FilterPicker, RowAction, RowMark,
@@ -374,6 +375,10 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                 percent: 82,
                 tone: "w",
                 note: t.folders_space_near(),
+                biggest: match is_empty {
+                    true => String::new(),
+                    false => "data 12 GiB, old 3 GiB".into(),
+                },
             },
             name: String::new(),
             volumes: (!is_empty).then(|| "big".to_owned()).into_iter().collect(),
@@ -572,6 +577,24 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                 ],
             },
             form: Some(NewVolumeForm::default()),
+            used: Some(match is_empty {
+                true => StorageUseRows::default(),
+                false => StorageUseRows {
+                    owners: vec![OwnerUseRow {
+                        owner: "kim".into(),
+                        text: t.folders_space_of("41 GiB", "50 GiB"),
+                        percent: 82,
+                        seen: t.common_ago("3 min"),
+                    }],
+                    folders: vec![BigFolderRow {
+                        name: "kim/data".into(),
+                        volume: "big".into(),
+                        size: "12 GiB".into(),
+                        counted: t.common_ago("3 min"),
+                        used: t.common_never().into(),
+                    }],
+                },
+            }),
         };
         all.push((name, page.render()));
     }

@@ -11,7 +11,8 @@ use rules::codes::{UPLOAD_BUSY, UPLOAD_NOT_FOUND};
 use rules::folder::FolderState;
 use rules::folder_path::FolderPath;
 use rules::folder_rights::FolderVerb;
-use rules::names::{FolderId, UploadId, VolumeId};
+use rules::names::{FolderId, UploadId, UserId, VolumeId};
+use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::Timestamp;
 use store::folders::staging::{DeclaredFile, PieceChecksum, StagedFile, StagingWriter};
@@ -25,6 +26,11 @@ use crate::{Failure, Server, ServerFault};
 /// Files that one user has on their way at once, over all folders. Higher: each takes a place in a list that is read for
 /// every new one. Lower: a user who sends a tree from several machines is refused.
 const MAX_FOLDER_UPLOADS: usize = 256;
+/// The same of one user in a folder of another user's. Higher: few fill what all of them may. Lower: a tree is sent in turns.
+const MAX_GUEST_UPLOADS: usize = 64;
+/// The same of all users together whom a folder is shared with. Its owner's own count apart, so that none of theirs keeps the
+/// owner from a new one. Higher: lists of one folder are longer. Lower: a class that hands in at once waits.
+const MAX_GUESTS_UPLOADS: usize = 192;
 
 /// A file that is to come.
 #[derive(Debug, Clone, Default)]
@@ -51,7 +57,8 @@ pub async fn create(
     which: &str,
     asked: NewFolderFile,
 ) -> Result<FolderUploadView, Failure> {
-    let own = folder_for(server, caller, which, FolderVerb::Write)?.id;
+    let target = folder_for(server, caller, which, FolderVerb::Write)?;
+    let (own, owner) = (target.id, target.owner);
     let user = caller.subject.user;
     let others = server
         .catalog()
@@ -59,7 +66,7 @@ pub async fn create(
             let all = view.folders_of(user)?.into_iter();
             let ready = all.filter(|one| one.folder.state == FolderState::Ready);
             let mut all: BTreeSet<FolderId> = ready.map(|one| one.folder.id).collect();
-            // Those of its owner and of others whom it is shared with count, too.
+            // It may be another user's.
             all.insert(own);
             Ok(all)
         })?;
@@ -82,17 +89,20 @@ pub async fn create(
             if is_elsewhere && !store.is_near(other) {
                 continue;
             }
-            under_way += store.count_staged(other)?;
+            let senders = store.senders_of_staged(other)?;
+            if other == folder.id {
+                refuse_many_guests(&senders, user, owner)?;
+            }
+            // What others send there keeps its owner from nothing.
+            under_way += sent_by(&senders, user, other != folder.id || owner == user);
         }
-        if under_way >= MAX_FOLDER_UPLOADS {
-            let refusal = refusals::upload_too_many(under_way);
-            return Err(refusal.retry_after(60).into());
-        }
+        refuse_many(under_way, MAX_FOLDER_UPLOADS)?;
         let declared = DeclaredFile {
             path: path.to_string(),
             bytes: asked.bytes,
             overwrite: asked.overwrite,
             modified_at: asked.modified_at,
+            by: Some(user),
         };
         let staged = store.stage(folder.id, &path, declared, now)?;
         let is_placed = asked.bytes == Some(0) && store.place(folder.id, staged.id)?;
@@ -100,6 +110,37 @@ pub async fn create(
     });
     let (id, (staged, _)) = done.await?;
     Ok(view(id, staged))
+}
+
+/// How many of the files on their way into a folder a user sends. Those that an older version began count as its
+/// owner's.
+fn sent_by(senders: &[Option<UserId>], user: UserId, is_owner: bool) -> usize {
+    let is_theirs = |by: &&Option<UserId>| by.map_or(is_owner, |by| by == user);
+    senders.iter().filter(is_theirs).count()
+}
+
+/// Refuses one more file of a user whom a folder is shared with, where they, or all such users together, have enough on
+/// their way into it.
+///
+/// Errors: `upload.too-many`.
+fn refuse_many_guests(
+    senders: &[Option<UserId>],
+    user: UserId,
+    owner: UserId,
+) -> Result<(), Refusal> {
+    if user == owner {
+        return Ok(());
+    }
+    refuse_many(sent_by(senders, user, false), MAX_GUEST_UPLOADS)?;
+    let owners = sent_by(senders, owner, true);
+    refuse_many(senders.len() - owners, MAX_GUESTS_UPLOADS)
+}
+
+fn refuse_many(under_way: usize, most: usize) -> Result<(), Refusal> {
+    match under_way >= most {
+        true => Err(refusals::upload_too_many(under_way).retry_after(60)),
+        false => Ok(()),
+    }
 }
 
 /// How an upload whose file came into its place is written down.

@@ -242,7 +242,43 @@ async fn a_policy_says_which_networks_a_launch_may_choose() {
         NetworkMode::None
     );
     assert_eq!(code(launch(Some("proxy")).await), "egress.not-allowed");
-    // What it no longer says holds for what is launched from now on; what is there keeps its own.
+    let live = || {
+        let id = usual.id;
+        let read = server
+            .catalog()
+            .read_now("look", move |view| view.session(id));
+        read.unwrap().unwrap()
+    };
+    // A session that is there loses what it lists no more, and gets nothing.
+    let narrow = |targets: &[&str]| PolicyPatchBody {
+        egress: Some(Object(EgressBody {
+            networks: words(&["list", "none"]),
+            targets: words(targets),
+        })),
+        ..PolicyPatchBody::default()
+    };
+    let other = narrow(&["other.plant:1"]);
+    change(&server, &boss, "plant", other, None).await.unwrap();
+    let narrowed = live();
+    assert_eq!(
+        narrowed.egress.as_ref().map(|one| one.refused.len()),
+        Some(1)
+    );
+    assert!(narrowed.generation > 1, "its node is told");
+    let seen = sessions::get(&server, &mina, &usual.id.to_string()).await;
+    assert!(seen.unwrap().targets.is_empty());
+    let again = narrow(&[target]);
+    change(&server, &boss, "plant", again, None).await.unwrap();
+    assert_eq!(live().egress.map(|one| one.refused.len()), Some(0));
+    let own = Some("mina".to_owned());
+    detach(&server, &boss, "plant", Some(PolicyLevel::User), own)
+        .await
+        .unwrap();
+    assert_eq!(live().egress.map(|one| one.refused.len()), Some(1));
+    let own = to(PolicyLevel::User, "mina");
+    attach(&server, &boss, "plant", own).await.unwrap();
+    assert_eq!(live().egress.map(|one| one.refused.len()), Some(0));
+    // What it no longer says holds for what is launched from now on, and what is there reaches nothing.
     let patch = PolicyPatchBody {
         egress: Some(Object(EgressBody::default())),
         ..PolicyPatchBody::default()
@@ -250,7 +286,9 @@ async fn a_policy_says_which_networks_a_launch_may_choose() {
     change(&server, &boss, "plant", patch, None).await.unwrap();
     assert_eq!(launch(None).await.unwrap().network, NetworkMode::None);
     let kept = sessions::get(&server, &mina, &usual.id.to_string()).await;
-    assert_eq!(kept.unwrap().network, NetworkMode::List);
+    let kept = kept.unwrap();
+    assert_eq!(kept.network, NetworkMode::List);
+    assert!(kept.targets.is_empty());
     let shown = sessions::connections(&server, &mina, &usual.id.to_string()).await;
     assert!(shown.unwrap().is_empty());
 }

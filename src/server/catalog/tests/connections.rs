@@ -96,6 +96,7 @@ fn a_network_survives_the_row_of_its_session() {
     made.egress = Some(rules::egress::SessionEgress {
         mode: rules::egress::NetworkMode::List,
         targets: vec![rules::egress::EgressTarget::parse("db=10.1.2.3:5432").unwrap()],
+        refused: Vec::new(),
     });
     insert(&catalog, &made).unwrap();
     let id = made.id;

@@ -6,7 +6,8 @@ use store::folders::mounted_directory;
 
 use super::*;
 use crate::access::{set_up, setup_link};
-use crate::actions::folders;
+use crate::actions::attention::{self, AttentionItem};
+use crate::actions::{folders, system};
 
 const DAY_MILLIS: i64 = 86_400_000;
 
@@ -62,4 +63,75 @@ async fn a_folder_is_removed_when_its_time_in_the_trash_is_over_and_counted_befo
     assert!(!place.exists());
     let gone = folders::restore(&server, &boss, "data").await;
     assert_eq!(crate::code(gone), "folder.not-found");
+}
+
+#[tokio::test]
+async fn what_is_a_row_or_a_directory_alone_is_named_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::for_tests_with(SettingsLayer {
+        data: Some(directory.path().to_owned()),
+        ..SettingsLayer::default()
+    });
+    let setup = setup_link(&server).unwrap();
+    let here = std::net::IpAddr::from(std::net::Ipv4Addr::LOCALHOST);
+    let boss = set_up(&server, &setup, "boss", "correct horse battery", here).await;
+    let boss = boss.unwrap().caller;
+    let mut made = Vec::new();
+    for name in ["kept", "gone"] {
+        let asked = NewFolderBody {
+            name: name.to_owned(),
+            ..NewFolderBody::default()
+        };
+        let one = folders::create(&server, &boss, asked, None).await.unwrap();
+        made.push(one.value.id);
+    }
+    let found = async || {
+        let found = system::findings_of(&server, &boss).await.unwrap();
+        let own = found
+            .into_iter()
+            .filter(|one| one.code.starts_with("folder."));
+        own.collect::<Vec<_>>()
+    };
+    assert_eq!(found().await, []);
+    let own = |id| {
+        let data = mounted_directory(directory.path(), id);
+        data.parent().unwrap().to_owned()
+    };
+    std::fs::remove_dir_all(own(made[1])).unwrap();
+    let before = server.clock().now().as_millis() - DAY_MILLIS;
+    let stray = FolderId::make(Timestamp::from_millis(before), base::observe::random());
+    let young = FolderId::make(server.clock().now(), base::observe::random());
+    server
+        .folders()
+        .unwrap()
+        .create(young, false, None)
+        .unwrap();
+    server
+        .folders()
+        .unwrap()
+        .create(stray, false, None)
+        .unwrap();
+    let file = mounted_directory(directory.path(), stray).join("file");
+    std::fs::write(&file, "all that is left").unwrap();
+    look(&server, &mut BTreeSet::new()).await.unwrap();
+    assert!(file.is_file(), "nothing removes it");
+    let shown = attention::attention(&server, &boss).await.unwrap();
+    let codes: Vec<&str> = shown
+        .items
+        .iter()
+        .filter_map(|item| match item {
+            AttentionItem::Server(check) => Some(check.code.as_str()),
+            _ => None,
+        })
+        .filter(|code| code.starts_with("folder."))
+        .collect();
+    assert_eq!(
+        codes,
+        ["folder.without-directory", "folder.directory-unknown"]
+    );
+    let told = found().await;
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].text.contains("boss/gone"), "{told:?}");
+    assert!(told[1].text.contains(&stray.to_string()), "{told:?}");
+    assert!(!told[1].text.contains(&young.to_string()), "{told:?}");
 }

@@ -125,6 +125,34 @@ async fn folders_are_held_to_the_policy_and_their_owner_sees_how_near_it_is() {
 }
 
 #[tokio::test]
+async fn a_crossing_of_a_threshold_is_told_once() {
+    let keeper = Arc::new(ToldKeeper::default());
+    let (_directory, server, boss) = opened(Some(Arc::clone(&keeper))).await;
+    limit(&server, &boss, Bytes::gib(1)).await;
+    let user = boss.subject.user;
+    for (percent, events) in [
+        (82, 1),
+        (78, 1),
+        (83, 1),
+        (96, 2),
+        (94, 2),
+        (97, 2),
+        (70, 2),
+        (81, 3),
+    ] {
+        let used = Bytes::gib(1).0 / 100 * percent + 1;
+        keeper.used.store(used, Ordering::Relaxed);
+        look(&server, true).await.unwrap();
+        let told = server.catalog().read_now("look for warnings", |view| {
+            view.events_of(&user.to_string(), 50)
+        });
+        let told = told.unwrap().into_iter();
+        let told = told.filter(|event| event.code == "storage.warned");
+        assert_eq!(told.count(), events, "{percent}");
+    }
+}
+
+#[tokio::test]
 async fn a_look_writes_nothing_where_there_is_nothing_new() {
     let keeper = Arc::new(ToldKeeper::default());
     let (_directory, server, _boss) = opened(Some(Arc::clone(&keeper))).await;

@@ -121,6 +121,34 @@ async fn a_right_gives_what_it_says_and_no_more() {
 }
 
 #[tokio::test]
+async fn who_is_given_a_folder_leaves_room_for_uploads_of_its_owner() {
+    use crate::actions::folders::uploads::{self, NewFolderFile};
+
+    let two = TwoDomains::open().await;
+    two.made(&two.abe, "data").await;
+    given(&two, "data", FolderRight::Rw).await;
+    let server = &two.server;
+    let file = |name: String| NewFolderFile {
+        name,
+        bytes: Some(1),
+        ..NewFolderFile::default()
+    };
+    for number in 0..64 {
+        let begun = uploads::create(server, &two.eve, "abe/data", file(format!("e{number}"))).await;
+        begun.unwrap();
+    }
+    let more = uploads::create(server, &two.eve, "abe/data", file("more".into())).await;
+    assert_eq!(code(more), "upload.too-many");
+    // Nothing of it is the owner's.
+    let own = uploads::create(server, &two.abe, "data", file("own".into())).await;
+    own.unwrap();
+    // A folder of their own takes more.
+    two.made(&two.eve, "mine").await;
+    let elsewhere = uploads::create(server, &two.eve, "mine", file("e".into())).await;
+    elsewhere.unwrap();
+}
+
+#[tokio::test]
 async fn a_folder_is_shared_within_its_domain_and_never_a_home() {
     let two = TwoDomains::open().await;
     two.made(&two.abe, "data").await;

@@ -1,0 +1,175 @@
+//! Gives a directory that belongs to no folder a row again, for administrators of the site: after a restore of an older backup
+//! nothing else leads to its files. Reads and moves no file.
+
+use api::folders::{FolderAdoptionBody, FolderView};
+use rules::folder::{Folder, FolderKind, FolderState};
+use rules::names::{FolderId, UserId, VolumeId};
+use rules::permissions::{Permission, may};
+use rules::refusals;
+use rules::tenancy::Scope;
+use store::folders::{FolderStore, scope_of};
+
+use super::{again, insert, name_of};
+use crate::access::Caller;
+use crate::actions::accounts::find as find_user;
+use crate::appliance::lazy_stores::folder_failure;
+use crate::catalog::Lane;
+use crate::{Failure, Server, ServerFault};
+
+/// Where a directory lies.
+#[derive(Debug, Clone, Copy)]
+struct FoundDirectory {
+    volume: Option<VolumeId>,
+    /// The user whose limit holds it; None where none does.
+    holder: Option<UserId>,
+}
+
+/// Makes a directory the folder of a user: that of the user whose limit holds it, where one does.
+///
+/// Errors: `role.administrator-needed`, `folder.id-invalid`, `folder.name-invalid`, `folder.home`, `folder.not-found` where there
+/// is no such directory, `folder.directory-known`, `volume.not-found` where it lies on one that was forgotten,
+/// `folder.directory-held`, `user.not-found`, `folder.name-taken`, `folder.too-many`.
+pub async fn adopt(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    asked: FolderAdoptionBody,
+) -> Result<FolderView, Failure> {
+    may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
+    let id: FolderId = which.parse()?;
+    let name = name_of(&asked.name)?;
+    let (store, data) = (server.folders()?, server.settings().data.clone());
+    let looked = tokio::task::spawn_blocking(move || found(&store, &data, id));
+    let looked = looked
+        .await
+        .map_err(|error| ServerFault::new("look for a directory", error))??;
+    let (caller, found) = (caller.clone(), looked);
+    server
+        .catalog()
+        .write(Lane::Requests, "adopt a directory", move |rows| {
+            if let Some(known) = rows.folder(id)? {
+                return Err(refusals::folder_directory_known(&known.folder.name).into());
+            }
+            let found = found.ok_or_else(refusals::folder_not_found)?;
+            if let Some(volume) = found.volume
+                && rows.volume(volume)?.is_none()
+            {
+                return Err(refusals::volume_not_found().into());
+            }
+            let (subject, owner) = (&caller.subject, asked.owner.trim());
+            let owner = find_user(rows, subject, Permission::UsersRead, owner)?;
+            if let Some(holder) = found.holder.filter(|holder| *holder != owner.id) {
+                let name = rows.user_name(holder)?;
+                let name = name.map_or_else(|| holder.to_string(), |name| name.to_string());
+                return Err(refusals::folder_directory_held(name).at("/owner").into());
+            }
+            let folder = Folder {
+                id,
+                owner: owner.id,
+                domain: owner.domain,
+                name,
+                kind: FolderKind::General,
+                state: FolderState::Ready,
+                volume: found.volume,
+                created_at: rows.now,
+                used_at: None,
+                trashed_at: None,
+                counted: None,
+                generation: 1,
+            };
+            insert(rows, &caller, &folder)?;
+            again(rows, &caller, id, rows.now)
+        })
+        .await
+}
+
+/// None where there is no such directory. Costs one visit of each directory.
+fn found(
+    store: &FolderStore,
+    data: &std::path::Path,
+    id: FolderId,
+) -> Result<Option<FoundDirectory>, Failure> {
+    let all = store.all().map_err(folder_failure)?;
+    if !all.iter().any(|(one, _)| *one == id) {
+        return Ok(None);
+    }
+    let volume = store.volume_of(id);
+    // A link into a scope that has no such directory leads nowhere.
+    if volume.is_none() && !store.has(id) {
+        return Ok(None);
+    }
+    let scope = scope_of(data, id);
+    let holder = match scope {
+        Some(scope) => store
+            .scopes()
+            .map_err(folder_failure)?
+            .into_iter()
+            .find(|(_, one)| *one == scope)
+            .map(|(owner, _)| owner),
+        None => None,
+    };
+    Ok(Some(FoundDirectory { volume, holder }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use api::folders::FolderEntryQuery;
+
+    use super::super::tests::TwoDomains;
+    use super::super::{files, list};
+    use super::*;
+    use crate::code;
+
+    fn asked(owner: &str, name: &str) -> FolderAdoptionBody {
+        FolderAdoptionBody {
+            owner: owner.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_directory_without_a_folder_comes_back_to_a_user() {
+        let two = TwoDomains::open().await;
+        let server = &two.server;
+        let known = two.made(&two.abe, "data").await.id.to_string();
+        let stray = FolderId(uuid::Uuid::from_u128(0x57a7));
+        let which = stray.to_string();
+        let none = adopt(server, &two.boss, &which, asked("abe", "back")).await;
+        assert_eq!(code(none), "folder.not-found");
+        server
+            .folders()
+            .unwrap()
+            .create(stray, false, None)
+            .unwrap();
+        let place = store::folders::mounted_directory(two.directory.path(), stray);
+        fs::write(place.join("file"), "all that is left").unwrap();
+        for (caller, which, owner, name, refused) in [
+            (&two.abe, &which, "abe", "back", "role.administrator-needed"),
+            (
+                &two.chief,
+                &which,
+                "abe",
+                "back",
+                "role.administrator-needed",
+            ),
+            (&two.boss, &which, "no.such.user", "back", "user.not-found"),
+            (&two.boss, &which, "abe", "a/b", "folder.name-invalid"),
+            (&two.boss, &which, "abe", "data", "folder.name-taken"),
+            (&two.boss, &known, "abe", "back", "folder.directory-known"),
+        ] {
+            let done = adopt(server, caller, which, asked(owner, name)).await;
+            assert_eq!(code(done), refused, "{owner} {name}");
+        }
+        assert_eq!(list(server, &two.abe).await.unwrap().len(), 1);
+        let made = adopt(server, &two.boss, &which, asked("abe", "back")).await;
+        let made = made.unwrap();
+        assert_eq!((made.id, made.owner.name.as_str()), (stray, "abe"));
+        let entries = FolderEntryQuery::default();
+        let read = files::list(server, &two.abe, &which, &entries).await;
+        assert_eq!(read.unwrap().page.items[0].name, "file");
+        let again = adopt(server, &two.boss, &which, asked("abe", "back")).await;
+        assert_eq!(code(again), "folder.directory-known");
+    }
+}
