@@ -862,6 +862,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_long_queue_is_explained_less_often() {
+        let server = Server::for_tests();
+        server.put_test_node("one");
+        let snapshot = server.snapshot().await.unwrap();
+        assert_eq!(snapshot.explained_for(), EXPLAINED_FOR, "nothing waits");
+        let of = |waiting: u64| {
+            let read = server.catalog().read_now("take a snapshot", Snapshot::read);
+            let snapshot = read.unwrap();
+            snapshot.waiting.set(waiting).unwrap();
+            snapshot.explained_for()
+        };
+        assert_eq!([of(999), of(5_000), of(1_000_000)], [1_000, 5_000, 10_000]);
+    }
+
+    #[tokio::test]
     async fn what_ended_within_a_day_is_counted_once_in_some_seconds() {
         let server = Server::for_tests();
         let snapshot = server.snapshot().await.unwrap();
