@@ -35,7 +35,9 @@ use crate::catalog::folders::FolderRecord;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server, ServerFault};
 
+pub mod browsing;
 pub mod files;
+pub mod notebook;
 pub mod sharing;
 mod turns;
 pub mod uploads;

@@ -57,7 +57,7 @@ pub(super) fn open(top: &FolderTop, path: &FolderPath) -> Result<FolderFile, Fol
 }
 
 /// The sorts of images that no browser takes for anything else, by how they begin. What may hold script is not among them.
-fn image(begin: &[u8]) -> Option<&'static str> {
+pub fn image(begin: &[u8]) -> Option<&'static str> {
     match begin {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
         [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),

@@ -25,6 +25,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::beneath::{give, sync};
+use super::copies;
 use super::failure::{FolderError, failed, fault};
 use super::found::FoundFolder;
 use super::{FolderStore, make};
@@ -459,6 +460,8 @@ impl FolderStore {
                 forget(&place, upload).map_err(fault(doing))?;
             }
         }
+        let is_old = |seen: &fs::Metadata| now.seconds_since(changed_at(seen)) >= IDLE_SECONDS;
+        copies::clear(&place, is_old).map_err(fault(doing))?;
         for ending in [".part", ".new", ".mark"] {
             for upload in uploads(&place, ending).map_err(fault(doing))? {
                 let age = fs::metadata(place.join(format!("{upload}{ending}")))
@@ -591,7 +594,7 @@ fn forget(place: &Path, upload: Uuid) -> io::Result<()> {
     Ok(())
 }
 
-fn new_file(path: &Path) -> io::Result<File> {
+pub(super) fn new_file(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .write(true)
         .create_new(true)

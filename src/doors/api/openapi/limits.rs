@@ -506,6 +506,9 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/NewFolderDirectory/properties/path", in_folder()),
         ("/FolderMove/properties/from", in_folder()),
         ("/FolderMove/properties/to", in_folder()),
+        ("/FolderCopy/properties/from", in_folder()),
+        ("/FolderCopy/properties/to", in_folder()),
+        ("/NewFolderText/properties/path", in_folder()),
         ("/FolderRemoval/properties/paths/items", in_folder()),
         (
             "/RemovedEntries/properties/items/items",
@@ -767,6 +770,12 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         }
         "since" | "Upload-Offset" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
         "Idempotency-Key" => json!({"type": "string", "pattern": "^[!-~]{1,200}$"}),
+        // Of a file it names what the file system tells of it.
+        "If-Match" if path.ends_with("/text") => json!({
+            "type": "string",
+            "anyOf": [{"enum": ["*"]}, {"pattern": r#"^"[0-9a-f.-]{1,120}"$"#}],
+        }),
+        "fresh" => json!({"type": "boolean"}),
         // The star by itself: of a pattern that has quotes in it generators of requests make no header.
         "If-Match" => json!({
             "type": "string",

@@ -19,6 +19,10 @@ const MAX_TURNS: usize = 64;
 /// Archives that one user takes at once. Higher: each has many directories open, and a zip its list in memory. Lower: a user
 /// takes several directories one after the other.
 const MAX_USER_ARCHIVES: usize = 4;
+/// Searches and counts that one user, and all users, have at once; those of other users wait. Higher: each takes 32 MiB of
+/// memory and the disk. Lower: users wait for each other.
+const MAX_USER_SEARCHES: usize = 2;
+const MAX_SEARCHES: usize = 4;
 /// Works on one volume that run at once. Higher: more threads hang with it. Lower: its users wait for each other.
 const MAX_VOLUME_TURNS: usize = 8;
 /// Folders whose removed files are given back at once. Higher: the disk is slow for sessions. Lower: the room of small
@@ -29,6 +33,7 @@ const MAX_EMPTYING: usize = 4;
 #[derive(Debug)]
 pub(crate) struct FolderTurns {
     all: Arc<Semaphore>,
+    searches: Arc<Semaphore>,
     users: Mutex<HashMap<(UserId, FolderWork), usize>>,
     /// One for each volume that was ever worked on.
     volumes: Mutex<HashMap<VolumeId, Arc<Semaphore>>>,
@@ -42,6 +47,7 @@ pub(crate) struct FolderTurns {
 enum FolderWork {
     Request,
     Archive,
+    Search,
 }
 
 /// Folders whose removed files wait for a thread that gives their room back.
@@ -55,6 +61,7 @@ impl Default for FolderTurns {
     fn default() -> Self {
         Self {
             all: Arc::new(Semaphore::new(MAX_TURNS)),
+            searches: Arc::new(Semaphore::new(MAX_SEARCHES)),
             users: Mutex::default(),
             volumes: Mutex::default(),
             emptying: Mutex::default(),
@@ -123,6 +130,18 @@ impl FolderTurns {
     /// Errors: as `enter`.
     pub(super) fn enter_archive(self: &Arc<Self>, user: UserId) -> Result<FolderTurn, Refusal> {
         self.count((user, FolderWork::Archive), MAX_USER_ARCHIVES)
+    }
+
+    /// Waits until there is room for one more search or count.
+    ///
+    /// Errors: as `enter`.
+    pub(super) async fn enter_search(
+        self: &Arc<Self>,
+        user: UserId,
+    ) -> Result<FolderTurn, Refusal> {
+        let mut turn = self.count((user, FolderWork::Search), MAX_USER_SEARCHES)?;
+        turn._permit = Arc::clone(&self.searches).acquire_owned().await.ok();
+        Ok(turn)
     }
 
     /// Waits until there is room for one more piece of a file, which no user is refused.
