@@ -185,4 +185,27 @@ mod tests {
         assert_eq!(through(SortKey::Size, true), "z-directory a c b d");
         assert_eq!(through(SortKey::Name, true), "z-directory d c b a");
     }
+    #[test]
+    fn a_directory_of_too_many_entries_is_listed_by_name_alone() {
+        let data = tempfile::tempdir().expect("a directory");
+        let store = FolderStore::open(data.path()).expect("a store");
+        store.create(ID, false, None).expect("made");
+        let place = mounted_directory(data.path(), ID);
+        for number in 0..MAX_SORTED {
+            fs::write(place.join(format!("f{number}")), "").expect("written");
+        }
+        let query = SortedQuery {
+            key: SortKey::Modified,
+            descending: true,
+            after: None,
+            words: "f7".to_owned(),
+            limit: 10,
+        };
+        let top = FolderPath::default();
+        let page = store.list_sorted(ID, &top, &query).expect("a page");
+        assert_eq!(page.entries.len(), 10);
+        fs::write(place.join("one more"), "").expect("written");
+        let refused = store.list_sorted(ID, &top, &query).expect_err("too many");
+        assert_eq!(refused.code(), Some("folder.sort-too-many"));
+    }
 }

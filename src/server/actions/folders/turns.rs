@@ -247,6 +247,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn one_user_has_so_many_searches_at_once() {
+        let turns = Arc::new(FolderTurns::default());
+        let user = |number: u128| UserId(uuid::Uuid::from_u128(number));
+        let mut held = Vec::new();
+        for number in 0..MAX_SEARCHES as u128 {
+            let own = turns.enter_search(user(number / MAX_USER_SEARCHES as u128));
+            held.push(own.await.expect("there is room"));
+        }
+        let refused = turns.enter_search(user(0)).await.expect_err("too many");
+        assert_eq!(refused.code, "folder.too-many-at-once");
+        let waiting = tokio::spawn({
+            let turns = Arc::clone(&turns);
+            async move { turns.enter_search(user(9)).await.map(|_| ()) }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished(), "others wait");
+        held.pop();
+        waiting.await.expect("it ends").expect("there is room");
+    }
+
+    #[tokio::test]
     async fn a_volume_has_so_many_works_at_once_and_others_theirs() {
         let turns = Arc::new(FolderTurns::default());
         let volume = |number: u128| VolumeId(uuid::Uuid::from_u128(number));
