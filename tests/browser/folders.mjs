@@ -207,7 +207,7 @@ test("a notebook is shown and nothing of it runs, a directory is sorted and coun
   assert.equal((await page.title()).includes("stolen"), false);
   await page.goto(place);
   await page.locator("th a", { hasText: "Size" }).click();
-  assert.equal(await page.locator("th[aria-sort=descending]").innerText(), "Size");
+  assert.equal(await page.locator("th[aria-sort=descending]").textContent(), "Size");
   const names = await page.locator("td a.nm").allInnerTexts();
   assert.ok(names.indexOf("large.bin") < names.indexOf("a.ipynb"), `${names}`);
   await page.locator(".head a[href*='/usage']").click();

@@ -126,7 +126,7 @@ pub(super) async fn list(
     let mut whole: Option<Value> = None;
     let mut cursor = String::new();
     loop {
-        let sort = sort.unwrap_or_default();
+        let sort = encoded(sort.unwrap_or_default());
         let entries = place.query("entries");
         let path = format!("{entries}&limit=500&sort={sort}&cursor={cursor}");
         let mut page = client.get(&path).await?;

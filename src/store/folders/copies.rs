@@ -2,7 +2,7 @@
 //! folder's files, where no session reaches, and one rename puts it in its place once it is whole. Pipes, sockets and devices
 //! are left out. Never follows a link.
 
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{DirBuilder, File, Permissions};
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::beneath::{FolderTop, give, sync};
 use super::failure::{FolderError, failed, fault, named};
 use super::found::FoundFolder;
-use super::staging::refuse_full_disk;
+use super::staging::{COPY_ENDING, refuse_full_disk};
 use super::{DEFAULT_ACCESS, FolderStore, make, refuse_top};
 use crate::trees;
 
@@ -27,8 +27,6 @@ pub const MAX_COPIED: u64 = 10_000;
 pub const MAX_COPIED_BYTES: u64 = 1 << 30;
 /// Bytes between two looks at the room there is.
 const PIECE: u64 = 16 << 20;
-/// How the place of a copy that is being made is called.
-pub(super) const ENDING: &str = ".copy";
 
 impl FolderStore {
     /// Copies to a place where nothing is yet.
@@ -52,7 +50,9 @@ impl FolderStore {
         }
         let told = |error| found.told(fault(doing)(error));
         make(&found.staging()).map_err(told)?;
-        let place = found.staging().join(format!("{}{ENDING}", Uuid::now_v7()));
+        let place = found
+            .staging()
+            .join(format!("{}{COPY_ENDING}", Uuid::now_v7()));
         DirBuilder::new().mode(0o700).create(&place).map_err(told)?;
         let made = self.copy_into(&found, &top, (from, to), into.as_fd(), &place);
         // Empty where the copy is in its place.
@@ -225,27 +225,9 @@ fn too_large() -> FolderError {
     refusals::folder_copy_too_large(MAX_COPIED, MAX_COPIED_BYTES >> 20).into()
 }
 
-/// Removes what a copy left that a loss of power ended.
-pub(super) fn clear(staging: &Path, is_old: impl Fn(&fs::Metadata) -> bool) -> io::Result<()> {
-    let all = match fs::read_dir(staging) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        all => all?,
-    };
-    for entry in all {
-        let entry = entry?;
-        let is_copy = entry
-            .file_name()
-            .as_encoded_bytes()
-            .ends_with(ENDING.as_bytes());
-        if is_copy && entry.metadata().is_ok_and(|seen| is_old(&seen)) {
-            trees::remove(&entry.path())?;
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::{MetadataExt as _, symlink};
 
     use rustix::fs::CWD;

@@ -71,8 +71,9 @@ pub struct DirectoryPage {
 
 /// One page of a directory: directories first, then all else, by name or as it is asked for.
 ///
-/// Errors: `sort.unknown`, `folder.sort-too-many`; `folder.not-found`, `folder.files-own`, `folder.right-missing`, `folder.in-trash`, `folder.purging`; `folder.path-invalid`,
-/// `folder.entry-not-found`, `folder.entry-link`; `limit.out-of-range`, `cursor.invalid`, `query.too-long`.
+/// Errors: `folder.not-found`, `folder.files-own`, `folder.right-missing`, `folder.in-trash`, `folder.purging`; `folder.path-invalid`,
+/// `folder.entry-not-found`, `folder.entry-link`; `limit.out-of-range`, `cursor.invalid`, `query.too-long`; `sort.unknown`,
+/// `folder.sort-too-many`.
 pub async fn list(
     server: &Server,
     caller: &Caller,
