@@ -9,10 +9,10 @@ use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
     allowances, announcements, apps, audit, branding, budgets, certificates, commits, courses,
-    environments, events, fair_share, folder_browsing, folders, gpus, history, idle_rules, images, invitations,
-    mail, nodes, notices, operations, policies, presets, problem, queue_rehearsal, reservations,
-    resource_groups, rosters, second_factor, sessions, settings, ssh, start_up, statements,
-    storage, tenancy, usage, users, volumes, webhooks,
+    environments, events, fair_share, folder_browsing, folders, gpus, history, idle_rules, images,
+    invitations, mail, nodes, notices, operations, policies, presets, problem, queue_rehearsal,
+    reservations, resource_groups, rosters, second_factor, sessions, settings, ssh, start_up,
+    statements, storage, tenancy, usage, users, volumes, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;

@@ -29,7 +29,7 @@ use failure::FolderError;
 use files::FolderFile;
 use found::FoundFolder;
 use listing::{EntryPage, EntryQuery, FolderEntry};
-use ordered::{SortedPage, SortedQuery};
+use ordered::{OrderedPage, SortedQuery};
 use removed::RemovedEntry;
 use search::{SearchPage, SearchQuery};
 use subfolders::SubfolderCount;
@@ -528,7 +528,7 @@ impl FolderStore {
         id: FolderId,
         path: &FolderPath,
         query: &SortedQuery,
-    ) -> Result<SortedPage, FolderError> {
+    ) -> Result<OrderedPage, FolderError> {
         ordered::list(&self.top(id)?, path, query)
     }
 

@@ -12,7 +12,7 @@ use super::output::OutputStyle;
 use super::{columns, print};
 
 /// Bytes that are read of standard input: one more than the server takes, which says so.
-const MOST: u64 = (1 << 20) + 1;
+const MAX_INPUT: u64 = (1 << 20) + 1;
 
 pub(super) async fn find(
     client: &HttpClient,
@@ -96,7 +96,10 @@ pub(super) async fn write(
 ) -> Result<u8, CliError> {
     let place = FolderPlace::parse_entry(place)?;
     let mut text = String::new();
-    let read = std::io::stdin().lock().take(MOST).read_to_string(&mut text);
+    let read = std::io::stdin()
+        .lock()
+        .take(MAX_INPUT)
+        .read_to_string(&mut text);
     read.map_err(|error| CliError::usage(format!("Standard input is no text: {error}.")))?;
     let body = json!({"path": place.path, "text": text});
     let path = place.address("text");

@@ -249,13 +249,13 @@ async fn read(
     let t = visit.text;
     let now = console.server.clock().now();
     // How many there are on a page is ours.
-    let asked = FolderEntryQuery {
+    let mut asked = FolderEntryQuery {
         limit: None,
         ..asked
     };
-    let mut asked = asked;
     let mut cut = String::new();
-    let found = match files::list(&console.server, caller, id, &asked).await {
+    let found = files::list(&console.server, caller, id, &asked).await;
+    let found = match found {
         // What is too large for an order is listed by name, and says so.
         Err(Failure::Refusal(refusal)) if refusal.code == FOLDER_SORT_TOO_MANY => {
             cut = codes::refusal(t, &refusal);

@@ -17,7 +17,7 @@ pub const MAX_SORTED: usize = 50_000;
 
 /// What entries are put in order by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SortKey {
+pub enum EntrySortKey {
     Name,
     Size,
     Modified,
@@ -26,7 +26,7 @@ pub enum SortKey {
 /// Which page of a directory.
 #[derive(Debug, Clone)]
 pub struct SortedQuery {
-    pub key: SortKey,
+    pub key: EntrySortKey,
     pub descending: bool,
     pub after: Option<SortedPosition>,
     /// What the names contain, in small or capital letters; empty: anything.
@@ -46,7 +46,7 @@ pub struct SortedPosition {
 
 /// One page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SortedPage {
+pub struct OrderedPage {
     pub entries: Vec<FolderEntry>,
     pub next: Option<SortedPosition>,
     /// Entries of all pages.
@@ -58,7 +58,7 @@ pub(super) fn list(
     top: &FolderTop,
     path: &FolderPath,
     query: &SortedQuery,
-) -> Result<SortedPage, FolderError> {
+) -> Result<OrderedPage, FolderError> {
     let failed = || failed::<rustix::io::Errno>("list a directory of a folder", path);
     let directory = top.directory(path)?;
     let words = query.words.to_lowercase();
@@ -101,21 +101,21 @@ pub(super) fn list(
             .map(|last| last.0.clone()),
     };
     let entries = all.drain(begin..end).map(|(_, entry)| entry).collect();
-    Ok(SortedPage {
+    Ok(OrderedPage {
         entries,
         next,
         total,
     })
 }
 
-fn position(key: SortKey, entry: &FolderEntry) -> SortedPosition {
+fn position(key: EntrySortKey, entry: &FolderEntry) -> SortedPosition {
     let is_directory = entry.kind == FolderEntryKind::Directory;
     let value = match key {
-        SortKey::Name => 0,
+        EntrySortKey::Name => 0,
         // What the file system says of a directory is not what lies in it.
-        SortKey::Size if is_directory => 0,
-        SortKey::Size => i64::try_from(entry.size).unwrap_or(i64::MAX),
-        SortKey::Modified => entry.modified_at.as_millis(),
+        EntrySortKey::Size if is_directory => 0,
+        EntrySortKey::Size => i64::try_from(entry.size).unwrap_or(i64::MAX),
+        EntrySortKey::Modified => entry.modified_at.as_millis(),
     };
     SortedPosition {
         is_behind: !is_directory,
@@ -127,8 +127,8 @@ fn position(key: SortKey, entry: &FolderEntry) -> SortedPosition {
 /// Directories stay first whichever way the rest is turned; of equal values the names decide.
 fn compared(query: &SortedQuery, one: &SortedPosition, other: &SortedPosition) -> Ordering {
     let rest = match query.key {
-        SortKey::Name => one.name.cmp(&other.name),
-        SortKey::Size | SortKey::Modified => one.value.cmp(&other.value),
+        EntrySortKey::Name => one.name.cmp(&other.name),
+        EntrySortKey::Size | EntrySortKey::Modified => one.value.cmp(&other.value),
     };
     let rest = match query.descending {
         true => rest.reverse(),
@@ -181,9 +181,9 @@ mod tests {
                 }
             }
         };
-        assert_eq!(through(SortKey::Size, false), "z-directory b d c a");
-        assert_eq!(through(SortKey::Size, true), "z-directory a c b d");
-        assert_eq!(through(SortKey::Name, true), "z-directory d c b a");
+        assert_eq!(through(EntrySortKey::Size, false), "z-directory b d c a");
+        assert_eq!(through(EntrySortKey::Size, true), "z-directory a c b d");
+        assert_eq!(through(EntrySortKey::Name, true), "z-directory d c b a");
     }
     #[test]
     fn a_directory_of_too_many_entries_is_listed_by_name_alone() {
@@ -195,7 +195,7 @@ mod tests {
             fs::write(place.join(format!("f{number}")), "").expect("written");
         }
         let query = SortedQuery {
-            key: SortKey::Modified,
+            key: EntrySortKey::Modified,
             descending: true,
             after: None,
             words: "f7".to_owned(),

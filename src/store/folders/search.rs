@@ -63,7 +63,7 @@ struct Level {
 }
 
 /// A way through a tree. It holds names, and no directory open.
-struct Walk<'a> {
+struct NameWalk<'a> {
     top: &'a FolderTop,
     /// Bytes of the path, as text, that the walk begins at.
     begin: usize,
@@ -72,7 +72,7 @@ struct Walk<'a> {
     whole: bool,
 }
 
-impl Walk<'_> {
+impl NameWalk<'_> {
     /// Errors: `folder.entry-not-found`, `folder.entry-link`.
     fn enter(&mut self, path: &FolderPath) -> Result<(), FolderError> {
         let room = NAMES.saturating_sub(self.taken);
@@ -130,7 +130,7 @@ impl Walk<'_> {
     }
 }
 
-impl Iterator for Walk<'_> {
+impl Iterator for NameWalk<'_> {
     type Item = (FolderPath, bool);
 
     fn next(&mut self) -> Option<(FolderPath, bool)> {
@@ -163,7 +163,7 @@ pub(super) fn search(
     let words = query.words.to_lowercase();
     let begun = Instant::now();
     let begin = base.to_string().len();
-    let mut walk = Walk {
+    let mut walk = NameWalk {
         top,
         begin,
         levels: Vec::new(),

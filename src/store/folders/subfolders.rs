@@ -29,13 +29,13 @@ const MAX_KEPT: usize = 64;
 
 /// What is taken of the disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct DiskTaken {
     pub bytes: u64,
     /// Files, directories and links.
     pub entries: u64,
 }
 
-impl Taken {
+impl DiskTaken {
     fn add(&mut self, more: Self) {
         self.bytes = self.bytes.saturating_add(more.bytes);
         self.entries = self.entries.saturating_add(more.entries);
@@ -46,7 +46,7 @@ impl Taken {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subfolder {
     pub path: FolderPath,
-    pub taken: Taken,
+    pub taken: DiskTaken,
 }
 
 /// One count of a directory.
@@ -55,9 +55,9 @@ pub struct SubfolderCount {
     /// The largest ones, largest first.
     pub largest: Vec<Subfolder>,
     /// How many others there are, and what they take together.
-    pub others: (u64, Taken),
+    pub others: (u64, DiskTaken),
     /// What lies in the directory itself, its files and links.
-    pub here: Taken,
+    pub here: DiskTaken,
     /// False where the count ended before the tree did: then it is less than what is taken.
     pub whole: bool,
     pub at: Timestamp,
@@ -124,7 +124,7 @@ impl Counting<'_> {
     }
 
     /// Adds up one directory, itself included, and gives the paths of those in it.
-    fn directory(&mut self, path: &FolderPath, taken: &mut Taken) -> Vec<FolderPath> {
+    fn directory(&mut self, path: &FolderPath, taken: &mut DiskTaken) -> Vec<FolderPath> {
         let mut below = Vec::new();
         let directory = match self.top.directory(path) {
             Ok(directory) => directory,
@@ -174,8 +174,8 @@ impl Counting<'_> {
     }
 
     /// Adds up a directory with all below it.
-    fn tree(&mut self, path: &FolderPath) -> Taken {
-        let mut taken = Taken::default();
+    fn tree(&mut self, path: &FolderPath) -> DiskTaken {
+        let mut taken = DiskTaken::default();
         let mut waiting = vec![path.clone()];
         let mut memory = 0;
         while let Some(path) = waiting.pop() {
@@ -213,8 +213,8 @@ pub(super) fn count(
     };
     let mut count = SubfolderCount {
         largest: Vec::new(),
-        others: (0, Taken::default()),
-        here: Taken::default(),
+        others: (0, DiskTaken::default()),
+        here: DiskTaken::default(),
         whole: true,
         at: now,
     };
@@ -261,9 +261,9 @@ fn keep_largest(count: &mut SubfolderCount) {
     }
 }
 
-fn of(stat: &Stat) -> Taken {
+fn of(stat: &Stat) -> DiskTaken {
     let blocks = u64::try_from(stat.st_blocks).unwrap_or(0);
-    Taken {
+    DiskTaken {
         bytes: blocks.saturating_mul(512),
         entries: 1,
     }

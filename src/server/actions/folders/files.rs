@@ -24,7 +24,7 @@ use store::folders::FolderStore;
 use store::folders::archive::{ArchiveFormat, FolderArchive};
 use store::folders::failure::FolderError;
 use store::folders::listing::{EntryQuery, FolderEntry};
-use store::folders::ordered::{SortKey, SortedPosition, SortedQuery};
+use store::folders::ordered::{EntrySortKey, SortedPosition, SortedQuery};
 use store::folders::position::EntryPosition;
 use tokio::task::JoinHandle;
 
@@ -168,16 +168,16 @@ pub async fn list(
 }
 
 /// What a word of `sort` asks for; None: by name, as directories are listed.
-fn sort_of(word: &str) -> Result<Option<(SortKey, bool)>, FolderError> {
+fn sort_of(word: &str) -> Result<Option<(EntrySortKey, bool)>, FolderError> {
     let (descending, key) = match word.strip_prefix('-') {
         Some(key) => (true, key),
         None => (false, word),
     };
     match (key, descending) {
         ("" | "name", false) => Ok(None),
-        ("name", true) => Ok(Some((SortKey::Name, true))),
-        ("size", descending) => Ok(Some((SortKey::Size, descending))),
-        ("modified_at", descending) => Ok(Some((SortKey::Modified, descending))),
+        ("name", true) => Ok(Some((EntrySortKey::Name, true))),
+        ("size", descending) => Ok(Some((EntrySortKey::Size, descending))),
+        ("modified_at", descending) => Ok(Some((EntrySortKey::Modified, descending))),
         _ => Err(refusals::folder_sort_unknown().at("/sort").into()),
     }
 }

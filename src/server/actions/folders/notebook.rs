@@ -52,7 +52,10 @@ fn cell(cell: &Value) -> NotebookCell {
         Some("code") => CellKind::Code,
         _ => CellKind::Text,
     };
-    let given = cell["outputs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let given = cell["outputs"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     let mut outputs: Vec<CellOutput> = given.iter().take(MAX_OUTPUTS).map(output).collect();
     if given.len() > MAX_OUTPUTS {
         outputs.push(CellOutput::Hidden);
