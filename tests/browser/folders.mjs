@@ -254,3 +254,24 @@ test("a directory of a thousand files comes in pages, in both languages and on a
     await context.close();
   }
 });
+
+test("search, use by directory and editor fit a phone, in both languages", async () => {
+  const id = new URL(place).pathname.split("/")[2];
+  const mounted = join(house.environment.FARDEL_DATA, "folders", id.slice(-2), id, "data");
+  writeFileSync(join(mounted, "wide.py"), `${"x = 1  # a line without an end ".repeat(40)}\n`.repeat(50));
+  writeFileSync(join(mounted, `${"n".repeat(251)}.txt`), "x");
+  for (const [locale, viewport] of [
+    ["ko-KR", { width: 390, height: 844 }],
+    ["en-US", { width: 1280, height: 900 }],
+  ]) {
+    const context = await browser.newContext({ storageState: state, locale, viewport });
+    const page = await context.newPage();
+    for (const path of ["search?q=n", "usage", "edit?path=wide.py", "edit?new=1", "entry?path=wide.py", "files?sort=-modified_at"]) {
+      await page.goto(place.replace("/files", `/${path}`));
+      await page.locator("h1").waitFor();
+      assert.deepEqual(await violations(page), [], path);
+      assert.equal(await overflow(page), 0, path);
+    }
+    await context.close();
+  }
+});
