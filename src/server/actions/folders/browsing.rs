@@ -32,11 +32,9 @@ pub async fn search(
     which: &str,
     wanted: &FolderSearchQuery,
 ) -> Result<(Folder, FolderSearchView), Failure> {
-    folder_for(server, caller, which, FolderVerb::Read)?;
-    let place = server
-        .folder_turns()
-        .enter_search(caller.subject.user)
-        .await?;
+    let volume = folder_for(server, caller, which, FolderVerb::Read)?.volume;
+    let turns = server.folder_turns();
+    let place = turns.enter_search(caller.subject.user, volume).await?;
     let limit = wanted.limit.unwrap_or(PAGE);
     let (path, words, asked) = (wanted.path.clone(), wanted.q.clone(), wanted.cursor.clone());
     let signing = server.catalog().founding().cursor_key;
@@ -97,11 +95,9 @@ pub async fn usage(
     which: &str,
     wanted: &FolderUsageQuery,
 ) -> Result<(Folder, FolderUsageView), Failure> {
-    folder_for(server, caller, which, FolderVerb::Read)?;
-    let place = server
-        .folder_turns()
-        .enter_search(caller.subject.user)
-        .await?;
+    let volume = folder_for(server, caller, which, FolderVerb::Read)?.volume;
+    let turns = server.folder_turns();
+    let place = turns.enter_search(caller.subject.user, volume).await?;
     let (path, fresh) = (wanted.path.clone(), wanted.fresh);
     let now = server.clock().now();
     let done = on_files(

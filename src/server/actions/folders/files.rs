@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::folders::{
@@ -52,6 +52,8 @@ const MAX_PREVIEW_BYTES: usize = 256 << 10;
 /// Lines and columns of a table that are shown. More: as `MAX_PREVIEW_BYTES`.
 const MAX_PREVIEW_ROWS: usize = 200;
 const MAX_PREVIEW_COLUMNS: usize = 50;
+/// Held while a notebook is read: its tree may take twenty times its bytes, and two at once twice as much.
+static NOTEBOOKS: Mutex<()> = Mutex::new(());
 /// Bytes of one piece of a download, of which one is read ahead. Higher: more memory for each. Lower: more calls.
 const PIECE: u64 = 128 << 10;
 /// Between two looks whether the right to a folder still holds whose files are on their way. Longer: more is taken after its end
@@ -264,9 +266,15 @@ fn preview(
     if ending == Some("ipynb")
         && open.size <= MAX_NOTEBOOK_BYTES as u64
         && let Some(bytes) = read_head(&open.file, MAX_NOTEBOOK_BYTES)
-        && let Some((cells, is_cut)) = text_of(&bytes, false).and_then(notebook::cells)
+        && let Some(text) = text_of(&bytes, false)
     {
-        return Ok(FilePreview::Notebook { cells, is_cut });
+        // It guards nothing that a panic could leave half done.
+        let alone = NOTEBOOKS.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = notebook::cells(text);
+        drop(alone);
+        if let Some((cells, is_cut)) = read {
+            return Ok(FilePreview::Notebook { cells, is_cut });
+        }
     }
     // What a disk cannot read is not shown; a download says so.
     let Some(head) = read_head(&open.file, MAX_PREVIEW_BYTES) else {

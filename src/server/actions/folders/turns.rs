@@ -132,15 +132,19 @@ impl FolderTurns {
         self.count((user, FolderWork::Archive), MAX_USER_ARCHIVES)
     }
 
-    /// Waits until there is room for one more search or count.
+    /// Waits until there is room for one more search or count. One on a volume waits for none elsewhere, and keeps none waiting:
+    /// the works of the volume bound it.
     ///
     /// Errors: as `enter`.
     pub(super) async fn enter_search(
         self: &Arc<Self>,
         user: UserId,
+        volume: Option<VolumeId>,
     ) -> Result<FolderTurn, Refusal> {
         let mut turn = self.count((user, FolderWork::Search), MAX_USER_SEARCHES)?;
-        turn._permit = Arc::clone(&self.searches).acquire_owned().await.ok();
+        if volume.is_none() {
+            turn._permit = Arc::clone(&self.searches).acquire_owned().await.ok();
+        }
         Ok(turn)
     }
 
@@ -252,17 +256,23 @@ mod tests {
         let user = |number: u128| UserId(uuid::Uuid::from_u128(number));
         let mut held = Vec::new();
         for number in 0..MAX_SEARCHES as u128 {
-            let own = turns.enter_search(user(number / MAX_USER_SEARCHES as u128));
+            let own = turns.enter_search(user(number / MAX_USER_SEARCHES as u128), None);
             held.push(own.await.expect("there is room"));
         }
-        let refused = turns.enter_search(user(0)).await.expect_err("too many");
+        let refused = turns
+            .enter_search(user(0), None)
+            .await
+            .expect_err("too many");
         assert_eq!(refused.code, "folder.too-many-at-once");
         let waiting = tokio::spawn({
             let turns = Arc::clone(&turns);
-            async move { turns.enter_search(user(9)).await.map(|_| ()) }
+            async move { turns.enter_search(user(9), None).await.map(|_| ()) }
         });
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished(), "others wait");
+        let volume = Some(VolumeId(uuid::Uuid::from_u128(1)));
+        let elsewhere = turns.enter_search(user(8), volume).await;
+        drop(elsewhere.expect("a volume keeps to itself"));
         held.pop();
         waiting.await.expect("it ends").expect("there is room");
     }
