@@ -82,7 +82,9 @@ pub async fn search(
             })
         },
     );
-    done.await
+    let (folder, found) = done.await?;
+    still_reads(server, caller, &folder)?;
+    Ok((folder, found))
 }
 
 /// What the directories in a directory take of the disk, as it was counted at most ten minutes ago, or now where that is asked
@@ -128,7 +130,14 @@ pub async fn usage(
             })
         },
     );
-    done.await
+    let (folder, found) = done.await?;
+    still_reads(server, caller, &folder)?;
+    Ok((folder, found))
+}
+
+/// Whether the right still holds after work that takes seconds: one that ended meanwhile is told nothing.
+fn still_reads(server: &Server, caller: &Caller, folder: &Folder) -> Result<(), Failure> {
+    folder_for(server, caller, &folder.id.to_string(), FolderVerb::Read).map(|_| ())
 }
 
 /// Copies a file, a link, or a directory with all below it to another place of its folder; never over another one.
