@@ -405,28 +405,49 @@ async fn typed_again(
         path: sent.path,
         new: sent.new,
     };
-    let field = match asked.new.is_empty() {
-        true => "text",
-        false => "name",
+    let refused = |field: &str| {
+        let form = RefusedForm::new(visit.text, &format!("/folders/{id}/edit"), refusal);
+        visit.refusing(form.at(field))
     };
-    let form = RefusedForm::new(visit.text, &format!("/folders/{id}/edit"), refusal);
     let is_stale = refusal.code == FOLDER_FILE_STALE;
-    let visit = match is_stale {
-        true => visit.clone(),
-        false => visit.refusing(form.at(field)),
-    };
-    match read_edit(console, &visit, caller, id, &asked).await {
+    let (shown, found) = match read_edit(console, visit, caller, id, &asked).await {
         Ok(page) => {
             let conflict = is_stale.then(|| conflict(&page.text, &text));
+            let shown = match (is_stale, asked.new.is_empty()) {
+                (true, _) => visit.clone(),
+                (false, true) => refused("text"),
+                (false, false) => refused("name"),
+            };
+            let name = sent.name;
             let page = FolderEditPage {
-                name: sent.name,
+                name,
                 conflict,
-                text,
                 ..page
             };
-            responses::page(console, &visit, responses::status(refusal), &page)
+            (shown, Ok(page))
         }
-        Err(failure) => failed(console, &visit, caller, &failure),
+        // What is there now is no text any more, or nothing: what was typed is kept for a new file.
+        Err(Failure::Refusal(_)) if asked.new.is_empty() => {
+            let (directory, name) = asked.path.rsplit_once('/').unwrap_or(("", &asked.path));
+            let other = EditQuery {
+                path: directory.to_owned(),
+                new: "1".to_owned(),
+            };
+            let page = read_edit(console, visit, caller, id, &other).await;
+            let named = page.map(|page| FolderEditPage {
+                name: name.to_owned(),
+                ..page
+            });
+            (refused("name"), named)
+        }
+        Err(failure) => (visit.clone(), Err(failure)),
+    };
+    match found {
+        Ok(page) => {
+            let page = FolderEditPage { text, ..page };
+            responses::page(console, &shown, responses::status(refusal), &page)
+        }
+        Err(failure) => failed(console, visit, caller, &failure),
     }
 }
 
