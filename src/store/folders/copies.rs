@@ -23,8 +23,8 @@ use crate::trees;
 
 /// Names and bytes of one copy. Higher: a request takes the disk for longer. Lower: larger trees are copied inside sessions
 /// alone.
-pub const MAX_COPIED: u64 = 10_000;
-pub const MAX_COPIED_BYTES: u64 = 1 << 30;
+const MAX_COPIED: u64 = 10_000;
+const MAX_COPIED_BYTES: u64 = 1 << 30;
 /// Bytes between two looks at the room there is.
 const PIECE: u64 = 16 << 20;
 
@@ -174,7 +174,7 @@ impl TreeCopy<'_> {
                 waiting.push((from.clone(), to.clone()));
             }
             FileType::Symlink => {
-                let leads = rustix::fs::readlinkat(&parent, from.name(), Vec::new());
+                let leads = rustix::fs::readlinkat(&parent, from.name(), Vec::<u8>::new());
                 let leads = leads.map_err(failed(doing, from))?;
                 let made = rustix::fs::symlinkat(&leads, &above, to.name());
                 made.map_err(failed(doing, to))?;
