@@ -509,6 +509,7 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/FolderCopy/properties/from", in_folder()),
         ("/FolderCopy/properties/to", in_folder()),
         ("/NewFolderText/properties/path", in_folder()),
+        ("/NewFolderText/properties/text", json!({"pattern": NO_NUL})),
         ("/FolderRemoval/properties/paths/items", in_folder()),
         (
             "/RemovedEntries/properties/items/items",
@@ -745,8 +746,11 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "wait" => json!({"type": "string", "enum": ["running", "ended"]}),
         "share" => json!({"type": "string", "format": "uuid"}),
         // Names of files may have any byte; what no name has finds nothing.
-        "q" if path.ends_with("/entries") => json!({"type": "string"}),
+        "q" if path.contains("/folders/") => json!({"type": "string"}),
         "q" => words(),
+        "sort" if path.ends_with("/entries") => json!({"type": "string", "enum": [
+            "", "name", "-name", "size", "-size", "modified_at", "-modified_at",
+        ]}),
         // An empty word is one that was left out.
         "sort" => json!({"type": "string", "enum": [
             "", "created_at", "-created_at", "started_at", "-started_at", "ended_at", "-ended_at", "name", "-name",
