@@ -53,7 +53,7 @@ pub struct OrderedPage {
     pub total: u64,
 }
 
-/// Costs a look at each entry that fits the words, and a sort of them.
+/// Costs a look at each entry that fits the words, and memory for two pages.
 pub(super) fn list(
     top: &FolderTop,
     path: &FolderPath,
@@ -64,7 +64,10 @@ pub(super) fn list(
     let words = query.words.to_lowercase();
     let mut names = Dir::read_from(&directory).map_err(failed())?;
     let mut all: Vec<(SortedPosition, FolderEntry)> = Vec::new();
-    let mut seen = 0_usize;
+    let (mut seen, mut total) = (0_usize, 0_u64);
+    // One more than the page tells that more come behind.
+    let kept = query.limit.saturating_add(1);
+    let order = |one: &SortedPosition, other: &SortedPosition| compared(query, one, other);
     while let Some(entry) = names.read() {
         let entry = entry.map_err(failed())?;
         let name = entry.file_name().to_bytes();
@@ -81,28 +84,29 @@ pub(super) fn list(
             continue;
         }
         // What is gone since it was listed is left out.
-        if let Some(entry) = look(&directory, name.to_vec()) {
-            all.push((position(query.key, &entry), entry));
+        let Some(entry) = look(&directory, name.to_vec()) else {
+            continue;
+        };
+        total += 1;
+        let place = position(query.key, &entry);
+        let after = query.after.as_ref();
+        if after.is_some_and(|after| order(&place, after).is_le()) {
+            continue;
+        }
+        all.push((place, entry));
+        if all.len() >= kept.saturating_mul(2) {
+            all.sort_unstable_by(|one, other| order(&one.0, &other.0));
+            all.truncate(kept);
         }
     }
-    let order = |one: &SortedPosition, other: &SortedPosition| compared(query, one, other);
     all.sort_unstable_by(|one, other| order(&one.0, &other.0));
-    let begin = match &query.after {
-        Some(after) => all.partition_point(|one| order(&one.0, after) != Ordering::Greater),
-        None => 0,
-    };
-    let total = all.len() as u64;
-    let end = all.len().min(begin.saturating_add(query.limit));
-    let next = match end {
-        0 => None,
-        end => all
-            .get(end - 1)
-            .filter(|_| end < all.len())
-            .map(|last| last.0.clone()),
-    };
-    let entries = all.drain(begin..end).map(|(_, entry)| entry).collect();
+    let has_more = all.len() > query.limit;
+    all.truncate(query.limit);
+    let last = all.last().filter(|_| has_more);
+    let next = last.map(|last| last.0.clone());
+    let entries = all.into_iter().map(|(_, entry)| entry);
     Ok(OrderedPage {
-        entries,
+        entries: entries.collect(),
         next,
         total,
     })
@@ -185,6 +189,7 @@ mod tests {
         assert_eq!(through(EntrySortKey::Size, true), "z-directory a c b d");
         assert_eq!(through(EntrySortKey::Name, true), "z-directory d c b a");
     }
+
     #[test]
     fn a_directory_of_too_many_entries_is_listed_by_name_alone() {
         let data = tempfile::tempdir().expect("a directory");
@@ -204,6 +209,8 @@ mod tests {
         let top = FolderPath::default();
         let page = store.list_sorted(ID, &top, &query).expect("a page");
         assert_eq!(page.entries.len(), 10);
+        // f7, f70 to f79, f700 to f799 and f7000 to f7999.
+        assert_eq!((page.total, page.next.is_some()), (1111, true));
         fs::write(place.join("one more"), "").expect("written");
         let refused = store.list_sorted(ID, &top, &query).expect_err("too many");
         assert_eq!(refused.code(), Some("folder.sort-too-many"));
