@@ -7,14 +7,15 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rules::folder_path::FolderPath;
 use rules::names::FolderId;
 use rules::refusals;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, XattrFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags};
 use uuid::Uuid;
 
-use super::beneath::{FolderTop, give, sync};
+use super::beneath::{FIRST_OWNER, FolderTop, give, sync};
 use super::failure::{FolderError, failed, fault, named};
 use super::found::FoundFolder;
 use super::staging::{COPY_ENDING, refuse_full_disk};
@@ -27,17 +28,24 @@ const MAX_COPIED: u64 = 10_000;
 const MAX_COPIED_BYTES: u64 = 1 << 30;
 /// Bytes between two looks at the room there is.
 const PIECE: u64 = 16 << 20;
+/// Between two looks whether its caller may still copy. Longer: a copy outlives the right to it.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Refuses to go on where the caller may not copy any more.
+pub type MayCopy<'a> = &'a dyn Fn() -> Result<(), FolderError>;
 
 impl FolderStore {
-    /// Copies to a place where nothing is yet.
+    /// Copies to a place where nothing is yet. `may` is asked every second, and right before the copy is in its place.
     ///
     /// Errors: `folder.entry-not-found`, `folder.entry-exists`, `folder.entry-link`, `folder.entry-not-file`,
-    /// `folder.new-name-invalid`, `folder.copy-too-large`, `quota.exceeded`, `disk.full`: then nothing of it stays.
+    /// `folder.new-name-invalid`, `folder.copy-too-large`, `quota.exceeded`, `disk.full`; those of `may`: then
+    /// nothing of it stays.
     pub fn copy_entry(
         &self,
         id: FolderId,
         from: &FolderPath,
         to: &FolderPath,
+        may: MayCopy<'_>,
     ) -> Result<(), FolderError> {
         let doing = "copy a file of a folder";
         refuse_top(from)?;
@@ -54,7 +62,13 @@ impl FolderStore {
             .staging()
             .join(format!("{}{COPY_ENDING}", Uuid::now_v7()));
         DirBuilder::new().mode(0o700).create(&place).map_err(told)?;
-        let made = self.copy_into(&found, &top, (from, to), into.as_fd(), &place);
+        let made = self.copy_into(
+            &found,
+            &top,
+            (from, to),
+            (into.as_fd(), place.as_path()),
+            may,
+        );
         // Empty where the copy is in its place.
         let cleared = trees::remove(&place);
         made.map_err(|error| found.told(error))?;
@@ -66,8 +80,8 @@ impl FolderStore {
         found: &FoundFolder,
         top: &FolderTop,
         (from, to): (&FolderPath, &FolderPath),
-        into: BorrowedFd<'_>,
-        place: &Path,
+        (into, place): (BorrowedFd<'_>, &Path),
+        may: MayCopy<'_>,
     ) -> Result<(), FolderError> {
         let doing = "copy a file of a folder";
         let begun = FolderTop::open(place)?;
@@ -82,6 +96,8 @@ impl FolderStore {
             access: access_of(into),
             left: MAX_COPIED,
             bytes_left: MAX_COPIED_BYTES,
+            may,
+            looked: Instant::now(),
         };
         let mut waiting = Vec::new();
         if !copy.entry(from, &name, &mut waiting)? {
@@ -91,6 +107,7 @@ impl FolderStore {
             copy.directory(&from, &to, &mut waiting)?;
         }
         let whole = begun.directory(&FolderPath::default())?;
+        may()?;
         let flags = RenameFlags::NOREPLACE;
         let moved = rustix::fs::renameat_with(&whole, name.name(), into, to.name(), flags);
         moved.map_err(failed(doing, to))?;
@@ -100,7 +117,7 @@ impl FolderStore {
 
 /// The default access list of a directory; None where it has none.
 fn access_of(directory: BorrowedFd<'_>) -> Option<Vec<u8>> {
-    let mut value = [0; 256];
+    let mut value = [0_u8; 256];
     let length = rustix::fs::fgetxattr(directory, DEFAULT_ACCESS, &mut value[..]).ok()?;
     value.get(..length).map(<[u8]>::to_vec)
 }
@@ -119,9 +136,20 @@ struct TreeCopy<'a> {
     access: Option<Vec<u8>>,
     left: u64,
     bytes_left: u64,
+    may: MayCopy<'a>,
+    /// When that was asked last.
+    looked: Instant,
 }
 
 impl TreeCopy<'_> {
+    fn refuse_ended(&mut self) -> Result<(), FolderError> {
+        if self.looked.elapsed() >= LOOK {
+            (self.may)()?;
+            self.looked = Instant::now();
+        }
+        Ok(())
+    }
+
     /// Copies what lies in a directory; those in it wait.
     fn directory(
         &mut self,
@@ -155,6 +183,7 @@ impl TreeCopy<'_> {
     ) -> Result<bool, FolderError> {
         let doing = "copy a file of a folder";
         self.left = self.left.checked_sub(1).ok_or_else(too_large)?;
+        self.refuse_ended()?;
         let parent = self.top.directory(&from.parent())?;
         let stat = rustix::fs::statat(&parent, from.name(), AtFlags::SYMLINK_NOFOLLOW);
         let stat = stat.map_err(failed(doing, from))?;
@@ -176,8 +205,16 @@ impl TreeCopy<'_> {
             FileType::Symlink => {
                 let leads = rustix::fs::readlinkat(&parent, from.name(), Vec::<u8>::new());
                 let leads = leads.map_err(failed(doing, from))?;
+                self.found.refuse_beyond_limit(1)?;
                 let made = rustix::fs::symlinkat(&leads, &above, to.name());
                 made.map_err(failed(doing, to))?;
+                if rustix::process::geteuid().is_root() {
+                    let owner = (Uid::from_raw(FIRST_OWNER), Gid::from_raw(FIRST_OWNER));
+                    let (user, group) = (Some(owner.0), Some(owner.1));
+                    let flags = AtFlags::SYMLINK_NOFOLLOW;
+                    let given = rustix::fs::chownat(&above, to.name(), user, group, flags);
+                    given.map_err(failed(doing, to))?;
+                }
             }
             FileType::RegularFile => {
                 let opened = super::files::open(self.top, from)?;
@@ -206,13 +243,17 @@ impl TreeCopy<'_> {
         if size > self.bytes_left {
             return Err(too_large());
         }
+        let mut done = 0;
         loop {
+            self.refuse_ended()?;
             let piece = PIECE.min(self.bytes_left);
-            self.found.refuse_beyond_limit(piece.min(size).max(1))?;
-            refuse_full_disk(self.disk, piece.min(size))?;
+            let expected = piece.min(size.saturating_sub(done));
+            self.found.refuse_beyond_limit(expected.max(1))?;
+            refuse_full_disk(self.disk, expected)?;
             let (mut part, mut into) = (from.take(piece), to);
             let copied = io::copy(&mut part, &mut into).map_err(fault(doing))?;
             self.bytes_left -= copied.min(self.bytes_left);
+            done += copied;
             if copied < PIECE {
                 // One that grows meanwhile ends where the bound does.
                 return Ok(());
@@ -252,10 +293,11 @@ mod tests {
         symlink("/etc", place.join("a/out")).expect("a link");
         let pipe = place.join("a/pipe");
         rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
-        let copy = |from: &str, to: &str| match store.copy_entry(ID, &path(from), &path(to)) {
-            Ok(()) => "done".to_owned(),
-            Err(error) => error.code().unwrap_or("fault").to_owned(),
-        };
+        let copy =
+            |from: &str, to: &str| match store.copy_entry(ID, &path(from), &path(to), &|| Ok(())) {
+                Ok(()) => "done".to_owned(),
+                Err(error) => error.code().unwrap_or("fault").to_owned(),
+            };
         assert_eq!(copy("a", "c"), "done");
         let text = fs::read_to_string(place.join("c/b/text"));
         assert_eq!(text.expect("there"), "text");
@@ -276,6 +318,10 @@ mod tests {
         let large = File::create(place.join("large")).expect("made");
         large.set_len(MAX_COPIED_BYTES + 1).expect("sparse");
         assert_eq!(copy("large", "e"), "folder.copy-too-large");
+        let ended = || -> Result<(), FolderError> { Err(refusals::folder_not_found().into()) };
+        let ended = store.copy_entry(ID, &path("a"), &path("e"), &ended);
+        let ended = ended.expect_err("the right ended meanwhile");
+        assert_eq!(ended.code(), Some("folder.not-found"));
         assert!(!place.join("e").exists());
         let staging = place.with_file_name("staging");
         assert_eq!(fs::read_dir(staging).expect("there").count(), 0);

@@ -16,8 +16,8 @@ use store::folders::search::{SearchEnd, SearchQuery};
 use store::folders::texts::TextVersion;
 
 use super::files::{
-    MAX_PAGE_ENTRIES, MAX_WORDS, PAGE, change_files, folder_for, on_files, parsed, read_head,
-    text_of, view,
+    MAX_PAGE_ENTRIES, MAX_WORDS, PAGE, change_files, folder_for, may_still, on_files, parsed,
+    read_head, text_of, view,
 };
 use crate::access::Caller;
 use crate::actions::cursor;
@@ -142,18 +142,30 @@ fn still_reads(server: &Server, caller: &Caller, folder: &Folder) -> Result<(), 
 
 /// Copies a file, a link, or a directory with all below it to another place of its folder; never over another one.
 ///
-/// Errors: as `files::make_directory`; `folder.copy-too-large`.
+/// It ends, and leaves nothing, at most a second after the right to the folder does.
+///
+/// Errors: as `files::make_directory`; `folder.copy-too-large`, `folder.too-many-at-once`.
 pub async fn copy(
     server: &Server,
     caller: &Caller,
     which: &str,
     asked: FolderCopyBody,
 ) -> Result<FolderEntryView, Failure> {
+    let volume = folder_for(server, caller, which, FolderVerb::Write)?.volume;
+    let turns = server.folder_turns();
+    let place = turns.enter_copy(caller.subject.user, volume).await?;
+    let (asked_of, whose) = (server.clone(), caller.clone());
     let how = |_: &FolderEntryView| Some("copy");
     let done = change_files(server, caller, which, how, move |store, folder| {
+        let _place = place;
         let from = FolderPath::parse(&asked.from).map_err(|refusal| refusal.at("/from"))?;
         let to = FolderPath::parse(&asked.to).map_err(|refusal| refusal.at("/to"))?;
-        store.copy_entry(folder.id, &from, &to)?;
+        // A disk that stutters ends no copy; the next look tells.
+        let may = || match may_still(&asked_of, &whose, folder.id, FolderVerb::Write) {
+            Err(Failure::Refusal(refusal)) => Err(FolderError::from(refusal)),
+            Err(Failure::Fault(_)) | Ok(()) => Ok(()),
+        };
+        store.copy_entry(folder.id, &from, &to, &may)?;
         Ok(view(&to, &store.entry(folder.id, &to)?))
     });
     Ok(done.await?.1)

@@ -812,7 +812,10 @@ pub fn lease(server: &Server, caller: &Caller, folder: FolderId, verb: FolderVer
     })
 }
 
-fn may_still(
+/// Whether the caller may still do `verb` with a folder, as `lease` asks.
+///
+/// Errors: `folder.not-found`; as `folder_for`.
+pub(super) fn may_still(
     server: &Server,
     caller: &Caller,
     folder: FolderId,

@@ -23,6 +23,10 @@ const MAX_USER_ARCHIVES: usize = 4;
 /// memory and the disk. Lower: users wait for each other.
 const MAX_USER_SEARCHES: usize = 2;
 const MAX_SEARCHES: usize = 4;
+/// Copies inside folders that one user, and all users, have at once; those of other users wait. Higher: copies take the threads
+/// of all other works, and the disk. Lower: users wait for each other.
+const MAX_USER_COPIES: usize = 2;
+const MAX_COPIES: usize = 8;
 /// Works on one volume that run at once. Higher: more threads hang with it. Lower: its users wait for each other.
 const MAX_VOLUME_TURNS: usize = 8;
 /// Folders whose removed files are given back at once. Higher: the disk is slow for sessions. Lower: the room of small
@@ -34,6 +38,7 @@ const MAX_EMPTYING: usize = 4;
 pub(crate) struct FolderTurns {
     all: Arc<Semaphore>,
     searches: Arc<Semaphore>,
+    copies: Arc<Semaphore>,
     users: Mutex<HashMap<(UserId, FolderWork), usize>>,
     /// One for each volume that was ever worked on.
     volumes: Mutex<HashMap<VolumeId, Arc<Semaphore>>>,
@@ -48,6 +53,7 @@ enum FolderWork {
     Request,
     Archive,
     Search,
+    Copy,
 }
 
 /// Folders whose removed files wait for a thread that gives their room back.
@@ -62,6 +68,7 @@ impl Default for FolderTurns {
         Self {
             all: Arc::new(Semaphore::new(MAX_TURNS)),
             searches: Arc::new(Semaphore::new(MAX_SEARCHES)),
+            copies: Arc::new(Semaphore::new(MAX_COPIES)),
             users: Mutex::default(),
             volumes: Mutex::default(),
             emptying: Mutex::default(),
@@ -144,6 +151,21 @@ impl FolderTurns {
         let mut turn = self.count((user, FolderWork::Search), MAX_USER_SEARCHES)?;
         if volume.is_none() {
             turn._permit = Arc::clone(&self.searches).acquire_owned().await.ok();
+        }
+        Ok(turn)
+    }
+
+    /// As `enter_search`, for a copy inside a folder.
+    ///
+    /// Errors: as `enter`.
+    pub(super) async fn enter_copy(
+        self: &Arc<Self>,
+        user: UserId,
+        volume: Option<VolumeId>,
+    ) -> Result<FolderTurn, Refusal> {
+        let mut turn = self.count((user, FolderWork::Copy), MAX_USER_COPIES)?;
+        if volume.is_none() {
+            turn._permit = Arc::clone(&self.copies).acquire_owned().await.ok();
         }
         Ok(turn)
     }
@@ -275,6 +297,24 @@ mod tests {
         drop(elsewhere.expect("a volume keeps to itself"));
         held.pop();
         waiting.await.expect("it ends").expect("there is room");
+    }
+
+    #[tokio::test]
+    async fn one_user_has_so_many_copies_at_once() {
+        let turns = Arc::new(FolderTurns::default());
+        let user = |number: u128| UserId(uuid::Uuid::from_u128(number));
+        let mut held = Vec::new();
+        for _ in 0..MAX_USER_COPIES {
+            let own = turns.enter_copy(user(1), None);
+            held.push(own.await.expect("there is room"));
+        }
+        let refused = turns.enter_copy(user(1), None).await.expect_err("too many");
+        assert_eq!(refused.code, "folder.too-many-at-once");
+        let other = turns.enter_copy(user(2), None).await;
+        held.push(other.expect("others have theirs"));
+        assert_eq!(turns.copies.available_permits(), MAX_COPIES - held.len());
+        drop(held);
+        assert_eq!(turns.copies.available_permits(), MAX_COPIES);
     }
 
     #[tokio::test]
