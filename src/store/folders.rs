@@ -166,6 +166,8 @@ pub struct FolderStore {
     listings: sorted_names::KeptListings,
     /// What directories took a moment ago.
     counts: subfolders::KeptCounts,
+    /// Files whose text is written right now.
+    texts: texts::TextsUnderWay,
 }
 
 impl FolderStore {
@@ -192,6 +194,7 @@ impl FolderStore {
             finished: staging::FinishedUploads::default(),
             listings: sorted_names::KeptListings::default(),
             counts: subfolders::KeptCounts::default(),
+            texts: texts::TextsUnderWay::default(),
         })
     }
 

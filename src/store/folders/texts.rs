@@ -1,10 +1,12 @@
 //! Writes small files of a folder whole: a new one, or one in the place of the version that its writer has seen. What is written
 //! lies beside the folder's files until it is whole; one rename puts it in its place.
 
+use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::io::Write as _;
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rules::folder_path::{FolderPath, MAX_FOLDER_TEXT};
 use rules::names::FolderId;
@@ -29,6 +31,46 @@ pub enum TextVersion {
     Any,
 }
 
+/// Files whose text is written right now: of two writers that saw one version, the second is refused.
+#[derive(Debug, Default)]
+pub(super) struct TextsUnderWay(Mutex<BTreeSet<(FolderId, FolderPath)>>);
+
+impl TextsUnderWay {
+    /// Errors: `folder.file-stale` where another one writes it.
+    fn enter(&self, id: FolderId, path: &FolderPath) -> Result<TextTurn<'_>, FolderError> {
+        let of = (id, path.clone());
+        match self.all().insert(of.clone()) {
+            true => Ok(TextTurn { all: self, of }),
+            false => Err(refusals::folder_file_stale(named(path)).into()),
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeSet<(FolderId, FolderPath)>> {
+        // Changed in one step each.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One of them; it ends when this is dropped.
+struct TextTurn<'a> {
+    all: &'a TextsUnderWay,
+    of: (FolderId, FolderPath),
+}
+
+impl Drop for TextTurn<'_> {
+    fn drop(&mut self) {
+        self.all.all().remove(&self.of);
+    }
+}
+
+/// What a file that is replaced hands to the new one.
+#[derive(Debug, Clone, Copy)]
+struct FileOwner {
+    mode: u32,
+    user: u32,
+    group: u32,
+}
+
 impl FolderStore {
     /// Writes a file whole.
     ///
@@ -49,10 +91,15 @@ impl FolderStore {
         if *version == TextVersion::New {
             path.check_new()?;
         }
+        let _turn = match version {
+            // The rename itself refuses the second one.
+            TextVersion::New => None,
+            TextVersion::Known(_) | TextVersion::Any => Some(self.texts.enter(id, path)?),
+        };
         let found = self.place_of(id)?;
         let top = found.top()?;
         let parent = top.directory(&path.parent())?;
-        let mode = mode_of(&top, path, version)?;
+        let owner = owner_of(&top, path, version)?;
         found.refuse_beyond_limit(bytes.max(1))?;
         refuse_full_disk(found.disk(&self.folders), bytes)?;
         let place = found.staging();
@@ -62,15 +109,18 @@ impl FolderStore {
         let written = new_file(&begun).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
             give(parent.as_fd(), file.as_fd(), false)?;
-            if let Some(mode) = mode {
-                // A program stays one, and what its owner alone reads stays so.
-                file.set_permissions(Permissions::from_mode(mode))?;
+            if let Some(owner) = owner {
+                // A program stays one, and what its owner alone reads stays so, and theirs.
+                if rustix::process::geteuid().is_root() {
+                    fchown(&file, Some(owner.user), Some(owner.group))?;
+                }
+                file.set_permissions(Permissions::from_mode(owner.mode))?;
             }
             file.sync_all()
         });
         let put = written.map_err(told).and_then(|()| {
             // Asked once more right before: sessions write meanwhile.
-            mode_of(&top, path, version)?;
+            owner_of(&top, path, version)?;
             let flags = match version {
                 TextVersion::New => RenameFlags::NOREPLACE,
                 TextVersion::Known(_) | TextVersion::Any => RenameFlags::empty(),
@@ -86,12 +136,12 @@ impl FolderStore {
     }
 }
 
-/// The mode of the file that is replaced, where it is the version that is meant; None for a new one.
-fn mode_of(
+/// Whose the file is that is replaced, where it is the version that is meant; None for a new one.
+fn owner_of(
     top: &FolderTop,
     path: &FolderPath,
     version: &TextVersion,
-) -> Result<Option<u32>, FolderError> {
+) -> Result<Option<FileOwner>, FolderError> {
     let known = match version {
         TextVersion::New => return Ok(None),
         TextVersion::Known(tag) => Some(tag),
@@ -103,11 +153,16 @@ fn mode_of(
     }
     let seen = old.file.metadata();
     let seen = seen.map_err(fault("look at a text of a folder"))?;
-    Ok(Some(seen.permissions().mode() & 0o777))
+    Ok(Some(FileOwner {
+        mode: seen.permissions().mode() & 0o777,
+        user: seen.uid(),
+        group: seen.gid(),
+    }))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -152,6 +207,23 @@ mod tests {
         symlink("/etc/hostname", place.join("out")).expect("a link");
         assert_eq!(write("out", "x", TextVersion::Any), "folder.entry-link");
         assert_eq!(write("out", "x", TextVersion::New), "folder.entry-exists");
+        let first = store.texts.enter(ID, &path("a")).expect("the only one");
+        let second = write("a", "second", TextVersion::Any);
+        assert_eq!(second, "folder.file-stale");
+        drop(first);
+        if rustix::process::geteuid().is_root() {
+            fchown(
+                File::open(place.join("a")).expect("there"),
+                Some(33),
+                Some(34),
+            )
+            .expect("given");
+        }
+        assert_eq!(write("a", "third", TextVersion::Any), "done");
+        if rustix::process::geteuid().is_root() {
+            let seen = place.join("a").metadata().expect("there");
+            assert_eq!((seen.uid(), seen.gid()), (33, 34));
+        }
         let large = "x".repeat((1 << 20) + 1);
         let refused = write("large", &large, TextVersion::New);
         assert_eq!(refused, "folder.text-too-large");
