@@ -89,7 +89,10 @@ impl NameWalk<'_> {
 
     /// Goes into a directory that was met on the way; false where it cannot.
     fn descend(&mut self, path: &FolderPath) -> bool {
-        if path.to_string().len().saturating_sub(self.begin) > WAY {
+        let text = path.to_string();
+        let way = text.get(self.begin..).unwrap_or_default();
+        // A cursor writes a quote and a backslash with two letters.
+        if way.len() + way.matches(['"', '\\']).count() > WAY {
             self.whole = false;
             return false;
         }
