@@ -106,6 +106,18 @@ pub struct FolderTextView {
     pub modified_at: Timestamp,
 }
 
+/// A file of text that was written. What it holds is what was sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = WrittenFolderText)]
+pub struct WrittenFolderTextView {
+    /// From the top of the folder.
+    pub path: String,
+    /// Version, and ETag, with its quotes.
+    pub etag: String,
+    #[schema(value_type = String, format = DateTime)]
+    pub modified_at: Timestamp,
+}
+
 /// What a file is to hold.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = NewFolderText)]

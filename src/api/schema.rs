@@ -103,6 +103,7 @@ fn named() -> Schemas {
     collect::<folder_browsing::FolderSearchView>(&mut all);
     collect::<folder_browsing::FolderUsageView>(&mut all);
     collect::<folder_browsing::FolderTextView>(&mut all);
+    collect::<folder_browsing::WrittenFolderTextView>(&mut all);
     collect::<folder_browsing::NewFolderTextBody>(&mut all);
     collect::<folder_browsing::FolderCopyBody>(&mut all);
     collect::<presets::NewPresetBody>(&mut all);

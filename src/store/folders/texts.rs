@@ -11,12 +11,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rules::folder_path::{FolderPath, MAX_FOLDER_TEXT};
 use rules::names::FolderId;
 use rules::refusals;
+use rules::units::Timestamp;
 use rustix::fs::{CWD, RenameFlags};
 use uuid::Uuid;
 
 use super::beneath::{FolderTop, give, sync};
 use super::failure::{FolderError, failed, fault, named};
 use super::files;
+use super::listing::changed_at;
 use super::staging::{new_file, refuse_full_disk};
 use super::{FolderStore, make};
 
@@ -29,6 +31,14 @@ pub enum TextVersion {
     Known(String),
     /// Any that is there.
     Any,
+}
+
+/// A text that was written, as the file system tells of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WrittenText {
+    /// As of `FolderFile`.
+    pub tag: String,
+    pub modified_at: Timestamp,
 }
 
 /// Files whose text is written right now: of two writers that saw one version, the second is refused.
@@ -82,7 +92,7 @@ impl FolderStore {
         path: &FolderPath,
         text: &str,
         version: &TextVersion,
-    ) -> Result<(), FolderError> {
+    ) -> Result<WrittenText, FolderError> {
         let doing = "write a text of a folder";
         let bytes = text.len() as u64;
         if bytes > MAX_FOLDER_TEXT {
@@ -116,9 +126,10 @@ impl FolderStore {
                 }
                 file.set_permissions(Permissions::from_mode(owner.mode))?;
             }
-            file.sync_all()
+            file.sync_all()?;
+            Ok(file)
         });
-        let put = written.map_err(told).and_then(|()| {
+        let put = written.map_err(told).and_then(|file| {
             // Asked once more right before: sessions write meanwhile.
             owner_of(&top, path, version)?;
             let flags = match version {
@@ -126,13 +137,23 @@ impl FolderStore {
                 TextVersion::Known(_) | TextVersion::Any => RenameFlags::empty(),
             };
             let moved = rustix::fs::renameat_with(CWD, &begun, &parent, path.name(), flags);
-            moved.map_err(failed(doing, path))
+            moved.map_err(failed(doing, path))?;
+            Ok(file)
         });
-        if let Err(error) = put {
-            let _ = fs::remove_file(&begun);
-            return Err(found.told(error));
-        }
-        sync(parent.as_fd()).map_err(fault(doing))
+        let file = match put {
+            Ok(file) => file,
+            Err(error) => {
+                let _ = fs::remove_file(&begun);
+                return Err(found.told(error));
+            }
+        };
+        sync(parent.as_fd()).map_err(fault(doing))?;
+        // Of the file that was written, whichever has its name by now.
+        let stat = rustix::fs::fstat(&file).map_err(|error| fault(doing)(error.into()))?;
+        Ok(WrittenText {
+            tag: files::tag_of(&stat),
+            modified_at: changed_at(&stat),
+        })
     }
 }
 
@@ -180,7 +201,11 @@ mod tests {
         let write = |name: &str, text: &str, version: TextVersion| {
             let done = store.write_text(ID, &path(name), text, &version);
             match done {
-                Ok(()) => "done".to_owned(),
+                Ok(written) => {
+                    let file = store.file(ID, &path(name)).expect("there");
+                    assert_eq!(written.tag, file.tag);
+                    "done".to_owned()
+                }
                 Err(error) => error.code().unwrap_or("fault").to_owned(),
             }
         };

@@ -163,4 +163,17 @@ async fn a_text_over_rest_needs_the_version_that_was_read() {
     assert_eq!(larger.await.short(), "422 folder.text-too-large");
     let nul = put(&the_box, &path, Some("*"), body("a\0b")).await;
     assert_eq!(nul.short(), "422 folder.not-text");
+    // A key is no bound of its own, and the answer that is kept under it holds no text of a user.
+    let sent = json!({"path": "keyed.txt", "text": "\n".repeat(1 << 20)}).to_string();
+    let keyed = || {
+        let request = TheBox::request(&the_box.mina, "POST", &path)
+            .header("content-type", "application/json")
+            .header("idempotency-key", "a-large-text");
+        request.body(Body::from(sent.clone())).expect("a request")
+    };
+    let first = the_box.send(keyed()).await;
+    assert_eq!(first.status, 201, "{}", first.short());
+    assert_eq!(first.json()["text"], Value::Null);
+    let again = the_box.send(keyed()).await;
+    assert_eq!((again.status, again.json()), (201, first.json()));
 }

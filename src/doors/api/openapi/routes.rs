@@ -1967,7 +1967,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: WRITE,
         body: Some("NewFolderText"),
         status: 201,
-        answer: SuccessReply::Schema("FolderText"),
+        answer: SuccessReply::Schema("WrittenFolderText"),
         refusals: &[400, 404, 409, 413, 422, 429, 503],
         ..ROUTE
     },
@@ -1979,7 +1979,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "Write a file of text in the place of the version that you read (needs If-Match)",
         needs: WRITE,
         body: Some("NewFolderText"),
-        answer: SuccessReply::Schema("FolderText"),
+        answer: SuccessReply::Schema("WrittenFolderText"),
         refusals: &[400, 404, 409, 412, 413, 422, 428, 429, 503],
         ..ROUTE
     },

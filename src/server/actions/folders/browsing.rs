@@ -3,7 +3,7 @@
 
 use api::folder_browsing::{
     FolderCopyBody, FolderSearchQuery, FolderSearchView, FolderTextView, FolderUsageQuery,
-    FolderUsageView, NewFolderTextBody, SearchStop, SubfolderUsageView,
+    FolderUsageView, NewFolderTextBody, SearchStop, SubfolderUsageView, WrittenFolderTextView,
 };
 use api::folders::FolderEntryView;
 use rules::folder::Folder;
@@ -221,7 +221,7 @@ pub async fn create_text(
     caller: &Caller,
     which: &str,
     asked: NewFolderTextBody,
-) -> Result<FolderTextView, Failure> {
+) -> Result<WrittenFolderTextView, Failure> {
     put(server, caller, which, asked, TextVersion::New).await
 }
 
@@ -234,7 +234,7 @@ pub async fn write_text(
     which: &str,
     asked: NewFolderTextBody,
     seen: Option<String>,
-) -> Result<FolderTextView, Failure> {
+) -> Result<WrittenFolderTextView, Failure> {
     let version = seen.map_or(TextVersion::Any, TextVersion::Known);
     put(server, caller, which, asked, version).await
 }
@@ -245,8 +245,8 @@ async fn put(
     which: &str,
     asked: NewFolderTextBody,
     version: TextVersion,
-) -> Result<FolderTextView, Failure> {
-    let how = |_: &FolderTextView| Some("edit");
+) -> Result<WrittenFolderTextView, Failure> {
+    let how = |_: &WrittenFolderTextView| Some("edit");
     let done = change_files(server, caller, which, how, move |store, folder| {
         let path = parsed(&asked.path)?;
         if text_of(asked.text.as_bytes(), false).is_none() {
@@ -254,8 +254,12 @@ async fn put(
                 .at("/text")
                 .into());
         }
-        store.write_text(folder.id, &path, &asked.text, &version)?;
-        read(store, folder, &path)
+        let written = store.write_text(folder.id, &path, &asked.text, &version)?;
+        Ok(WrittenFolderTextView {
+            path: path.to_string(),
+            etag: format!("\"{}\"", written.tag),
+            modified_at: written.modified_at,
+        })
     });
     Ok(done.await?.1)
 }
