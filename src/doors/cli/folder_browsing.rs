@@ -50,6 +50,11 @@ pub(super) async fn find(
     whole["next_cursor"] = Value::Null;
     whole["stopped"] = Value::Null;
     print(&view.list(&whole, columns::FOUND_ENTRIES)?);
+    if whole["whole"] == false {
+        eprintln!(
+            "Some directories were left out: they cannot be read, or are too large or too deep."
+        );
+    }
     Ok(0)
 }
 
@@ -63,6 +68,9 @@ pub(super) async fn usage(
     let path = format!("{}&fresh={fresh}", place.query("usage"));
     let counted = client.get(&path).await?;
     print(&view.list(&counted, columns::SUBFOLDERS)?);
+    if counted["whole"] == false {
+        eprintln!("There is more than was counted: these sizes are too small.");
+    }
     Ok(0)
 }
 
@@ -95,12 +103,26 @@ pub(super) async fn write(
     over: WrittenOver,
 ) -> Result<u8, CliError> {
     let place = FolderPlace::parse_entry(place)?;
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     let read = std::io::stdin()
         .lock()
         .take(MAX_INPUT)
-        .read_to_string(&mut text);
-    read.map_err(|error| CliError::usage(format!("Standard input is no text: {error}.")))?;
+        .read_to_end(&mut bytes);
+    read.map_err(|error| CliError::usage(format!("Standard input cannot be read: {error}.")))?;
+    let is_cut = bytes.len() as u64 == MAX_INPUT;
+    let text = match String::from_utf8(bytes) {
+        Ok(text) => text,
+        // A character that the bound cut in two: the server says that it is too large.
+        Err(error) if is_cut && error.utf8_error().error_len().is_none() => {
+            String::from_utf8_lossy(error.as_bytes()).into_owned()
+        }
+        Err(error) => {
+            let error = error.utf8_error();
+            return Err(CliError::usage(format!(
+                "Standard input is no text: {error}."
+            )));
+        }
+    };
     let body = json!({"path": place.path, "text": text});
     let path = place.address("text");
     let written = match over {

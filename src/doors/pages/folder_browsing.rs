@@ -234,9 +234,10 @@ async fn read_usage(
     let now = console.server.clock().now();
     let (folder, counted) = browsing::usage(&console.server, caller, id, &asked).await?;
     let id = folder.id.to_string();
-    let named: u64 = counted.items.iter().map(|one| one.bytes).sum();
-    let all = named + counted.others_bytes + counted.files_bytes;
-    let percent = |bytes: u64| components::percent(bytes as f64, all as f64);
+    // A file system of elsewhere says of sizes what it pleases.
+    let named = counted.items.iter().map(|one| one.bytes as f64);
+    let all = named.sum::<f64>() + counted.others_bytes as f64 + counted.files_bytes as f64;
+    let percent = |bytes: u64| components::percent(bytes as f64, all);
     let mut rows: Vec<SubfolderRow> = counted
         .items
         .into_iter()

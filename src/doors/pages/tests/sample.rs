@@ -1510,7 +1510,6 @@ fn shared_app(t: Text, leads_on: bool) -> SharedAppPage {
     }
 }
 
-/// A question before sessions end, or the verbs of one.
 /// What is found and counted below a directory, and a text that is edited.
 fn folder_browsing(t: Text, all: &mut Vec<(&'static str, Result<String, askama::Error>)>) {
     const FILES: &str = "/folders/0199f0a3-6c1e-7d40/files?path=train";
@@ -1612,6 +1611,7 @@ fn folder_browsing(t: Text, all: &mut Vec<(&'static str, Result<String, askama::
     }
 }
 
+/// A question before sessions end, or the verbs of one.
 fn dialog(t: Text, question: bool) -> DialogPage {
     DialogPage {
         t,
