@@ -26,6 +26,8 @@ use crate::trees;
 /// alone.
 const MAX_COPIED: u64 = 10_000;
 const MAX_COPIED_BYTES: u64 = 1 << 30;
+/// Bytes of the paths of all directories of one copy, old and new. Higher: more memory for each.
+const MAX_COPIED_PATHS: usize = 16 << 20;
 /// Bytes between two looks at the room there is.
 const PIECE: u64 = 16 << 20;
 /// Between two looks whether its caller may still copy. Longer: a copy outlives the right to it.
@@ -96,6 +98,7 @@ impl FolderStore {
             access: access_of(into),
             left: MAX_COPIED,
             bytes_left: MAX_COPIED_BYTES,
+            paths_left: MAX_COPIED_PATHS,
             may,
             looked: Instant::now(),
         };
@@ -136,6 +139,7 @@ struct TreeCopy<'a> {
     access: Option<Vec<u8>>,
     left: u64,
     bytes_left: u64,
+    paths_left: usize,
     may: MayCopy<'a>,
     /// When that was asked last.
     looked: Instant,
@@ -195,11 +199,16 @@ impl TreeCopy<'_> {
                 made.map_err(failed(doing, to))?;
                 let made = self.begun.directory(to)?;
                 give(self.into, made.as_fd(), true).map_err(fault(doing))?;
+                if is_private(stat.st_mode) {
+                    rustix::fs::fchmod(&made, Mode::RWXU).map_err(failed(doing, to))?;
+                }
                 if let Some(access) = &self.access {
                     let set =
                         rustix::fs::fsetxattr(&made, DEFAULT_ACCESS, access, XattrFlags::empty());
                     set.map_err(|error| fault(doing)(error.into()))?;
                 }
+                let paths = from.as_bytes().len() + to.as_bytes().len();
+                self.paths_left = self.paths_left.checked_sub(paths).ok_or_else(too_large)?;
                 waiting.push((from.clone(), to.clone()));
             }
             FileType::Symlink => {
@@ -223,13 +232,17 @@ impl TreeCopy<'_> {
                 let made = File::from(made.map_err(failed(doing, to))?);
                 self.file(&opened.file, &made)?;
                 give(self.into, made.as_fd(), false).map_err(fault(doing))?;
-                let is_program = stat.st_mode & 0o111 != 0;
-                if is_program && let Ok(seen) = made.metadata() {
+                let seen = made.metadata().map_err(fault(doing))?;
+                let mut mode = seen.permissions().mode() & 0o777;
+                if stat.st_mode & 0o111 != 0 {
                     // Who reads it may run it.
-                    let mode = seen.permissions().mode() & 0o777;
-                    let mode = Permissions::from_mode(mode | ((mode & 0o444) >> 2));
-                    made.set_permissions(mode).map_err(fault(doing))?;
+                    mode |= (mode & 0o444) >> 2;
                 }
+                if is_private(stat.st_mode) {
+                    mode &= 0o700;
+                }
+                let mode = Permissions::from_mode(mode);
+                made.set_permissions(mode).map_err(fault(doing))?;
                 made.sync_all().map_err(fault(doing))?;
             }
             _ => return Ok(false),
@@ -262,6 +275,11 @@ impl TreeCopy<'_> {
     }
 }
 
+/// What its owner alone reads stays so.
+fn is_private(mode: u32) -> bool {
+    mode & 0o077 == 0
+}
+
 fn too_large() -> FolderError {
     refusals::folder_copy_too_large(MAX_COPIED, MAX_COPIED_BYTES >> 20).into()
 }
@@ -288,6 +306,11 @@ mod tests {
         fs::create_dir_all(place.join("a/b")).expect("made");
         fs::write(place.join("a/b/text"), "text").expect("written");
         fs::write(place.join("a/run"), "#!/bin/sh\n").expect("written");
+        fs::create_dir(place.join("a/keys")).expect("made");
+        fs::write(place.join("a/keys/id"), "own").expect("written");
+        for (name, mode) in [("a/keys", 0o700), ("a/keys/id", 0o600)] {
+            fs::set_permissions(place.join(name), Permissions::from_mode(mode)).expect("set");
+        }
         let program = Permissions::from_mode(0o755);
         fs::set_permissions(place.join("a/run"), program).expect("set");
         symlink("/etc", place.join("a/out")).expect("a link");
@@ -307,6 +330,7 @@ mod tests {
         let mode = |name: &str| place.join(name).metadata().expect(name).mode() & 0o777;
         assert_eq!(mode("c/run") & 0o111, 0o111);
         assert_eq!(mode("c/b"), 0o777);
+        assert_eq!((mode("c/keys"), mode("c/keys/id")), (0o700, 0o600));
         assert_eq!(copy("a", "a/inside"), "done", "as it was before");
         assert!(!place.join("a/inside/inside").exists());
         assert_eq!(copy("a/b/text", "d"), "done");
