@@ -558,6 +558,8 @@ impl FolderStore {
         fresh: bool,
     ) -> Result<Arc<SubfolderCount>, FolderError> {
         let top = self.top(id)?;
+        // Of what is gone, or became a link, no count is told.
+        top.directory(path)?;
         let kept = self.counts.find(id, path, now).filter(|_| !fresh);
         if let Some(count) = kept {
             return Ok(count);

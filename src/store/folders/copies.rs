@@ -34,7 +34,7 @@ const PIECE: u64 = 16 << 20;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Refuses to go on where the caller may not copy any more.
-pub type MayCopy<'a> = &'a dyn Fn() -> Result<(), FolderError>;
+type MayCopy<'a> = &'a dyn Fn() -> Result<(), FolderError>;
 
 impl FolderStore {
     /// Copies to a place where nothing is yet. `may` is asked every second, and right before the copy is in its place.

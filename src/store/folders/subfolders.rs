@@ -315,5 +315,11 @@ mod tests {
         let later = soon.plus_seconds(KEPT_SECONDS);
         let again = store.subfolders(ID, &top, later, false).expect("counted");
         assert_eq!(again.at, later);
+        let small = FolderPath::parse("small").expect("a path");
+        store.subfolders(ID, &small, later, false).expect("counted");
+        fs::remove_dir_all(place.join("small")).expect("removed");
+        let gone = store.subfolders(ID, &small, later, false);
+        let gone = gone.expect_err("no count of what is gone");
+        assert_eq!(gone.code(), Some("folder.entry-not-found"));
     }
 }
