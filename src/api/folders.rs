@@ -141,6 +141,8 @@ pub struct FolderEntryQuery {
     pub path: String,
     /// What names contain.
     pub q: String,
+    /// `name`, `size` or `modified_at`, with a minus in front the other way round; empty: by name.
+    pub sort: String,
     pub limit: Option<usize>,
     pub cursor: Option<String>,
 }

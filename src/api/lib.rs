@@ -14,6 +14,7 @@ pub mod courses;
 pub mod environments;
 pub mod events;
 pub mod fair_share;
+pub mod folder_browsing;
 pub mod folders;
 pub mod gpus;
 pub mod history;

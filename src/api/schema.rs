@@ -9,10 +9,10 @@ use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
     allowances, announcements, apps, audit, branding, budgets, certificates, commits, courses,
-    environments, events, fair_share, folders, gpus, history, idle_rules, images, invitations,
-    mail, nodes, notices, operations, policies, presets, problem, queue_rehearsal, reservations,
-    resource_groups, rosters, second_factor, sessions, settings, ssh, start_up, statements,
-    storage, tenancy, usage, users, volumes, webhooks,
+    environments, events, fair_share, folder_browsing, folders, gpus, history, idle_rules, images,
+    invitations, mail, nodes, notices, operations, policies, presets, problem, queue_rehearsal,
+    reservations, resource_groups, rosters, second_factor, sessions, settings, ssh, start_up,
+    statements, storage, tenancy, usage, users, volumes, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -101,6 +101,12 @@ fn named() -> Schemas {
     collect::<folders::FolderRemovalBody>(&mut all);
     collect::<folders::RemovedEntriesBody>(&mut all);
     collect::<folders::NewFolderShareBody>(&mut all);
+    collect::<folder_browsing::FolderSearchView>(&mut all);
+    collect::<folder_browsing::FolderUsageView>(&mut all);
+    collect::<folder_browsing::FolderTextView>(&mut all);
+    collect::<folder_browsing::WrittenFolderTextView>(&mut all);
+    collect::<folder_browsing::NewFolderTextBody>(&mut all);
+    collect::<folder_browsing::FolderCopyBody>(&mut all);
     collect::<presets::NewPresetBody>(&mut all);
     collect::<presets::PresetPatchBody>(&mut all);
     collect::<courses::NewCourseBody>(&mut all);

@@ -15,6 +15,7 @@ mod courses;
 mod environments;
 mod events;
 mod fair_share;
+mod folder_browsing;
 mod folder_files;
 mod folder_shares;
 mod folder_uploads;
@@ -66,6 +67,9 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 /// Most bytes of a JSON body. A launch has at most 256 KiB of text; the rest is room for quoting.
 const MAX_JSON_BYTES: usize = 1 << 20;
+/// Bytes of a body with a text of a folder: six for each of its bytes, as JSON may write them, and its path. Higher: more memory
+/// for each request. Lower: texts of 1 MiB are refused.
+const MAX_TEXT_BODY_BYTES: usize = 7 << 20;
 
 /// Most bytes of a roster: what the action takes, and what shows that it was more.
 const MAX_ROSTER_BYTES: usize = (2 << 20) + 1;
@@ -331,6 +335,16 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/folders/{id}/mkdir", post(folder_files::make_directory))
         .route("/folders/{id}/move", post(folder_files::move_entry))
         .route("/folders/{id}/remove", post(folder_files::remove))
+        .route("/folders/{id}/search", get(folder_browsing::search))
+        .route("/folders/{id}/usage", get(folder_browsing::usage))
+        .route("/folders/{id}/copy", post(folder_browsing::copy))
+        .route(
+            "/folders/{id}/text",
+            get(folder_browsing::text)
+                .post(folder_browsing::create_text)
+                .put(folder_browsing::write_text)
+                .layer(DefaultBodyLimit::max(MAX_TEXT_BODY_BYTES)),
+        )
         .route(
             "/folders/{id}/removed",
             get(folder_files::list_removed).delete(folder_files::empty_trash),

@@ -20,6 +20,7 @@ mod error;
 mod events;
 mod explain;
 mod fair_share;
+mod folder_browsing;
 mod folder_files;
 mod folders;
 mod format;

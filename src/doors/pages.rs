@@ -28,6 +28,7 @@ pub mod events;
 pub mod fair_share;
 mod file_form;
 pub mod floor_plan;
+pub mod folder_browsing;
 pub mod folder_files;
 pub mod folder_shares;
 pub mod folders;
@@ -281,6 +282,7 @@ pub fn router(
         .merge(courses::router())
         .merge(apps::router())
         .merge(folders::router())
+        .merge(folder_browsing::router())
         .merge(folder_files::router())
         .merge(folder_shares::router())
         .merge(presets::router())
@@ -574,6 +576,8 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "folder-gone" => t.folder_files_gone_now(of),
         "folder-back" => t.folder_files_back_now().to_owned(),
         "folder-emptied" => t.folder_files_emptied_now().to_owned(),
+        "folder-saved" => t.folder_browsing_saved_now(of),
+        "folder-copied" => t.folder_browsing_copied_now(of),
         "folder-uploaded" => t.folder_files_done(of),
         "preset-added" => t.presets_added_now(of),
         "preset-changed" => t.presets_changed_now(of),

@@ -12,6 +12,9 @@ use crate::workload::spec::hidden;
 /// Bytes of a path below a folder. Higher: the kernel takes none longer in one call. Lower: deep trees are reached by
 /// sessions alone.
 pub const MAX_FOLDER_PATH: usize = 4000;
+/// Bytes of a file that is edited outside sessions. Higher: pages that take long to draw, and requests that take memory. Lower:
+/// larger files are edited inside sessions alone.
+pub const MAX_FOLDER_TEXT: u64 = 1 << 20;
 /// Bytes of one name, as file systems have it.
 const NAME_BYTES: usize = 255;
 

@@ -29,18 +29,27 @@ use failure::FolderError;
 use files::FolderFile;
 use found::FoundFolder;
 use listing::{EntryPage, EntryQuery, FolderEntry};
+use ordered::{OrderedPage, SortedQuery};
 use removed::RemovedEntry;
+use search::{SearchPage, SearchQuery};
+use subfolders::SubfolderCount;
 
 pub mod archive;
 mod beneath;
+mod copies;
 pub mod failure;
 pub mod files;
 mod found;
 pub mod listing;
+mod names;
+pub mod ordered;
 pub mod position;
 pub mod removed;
+pub mod search;
 mod sorted_names;
 pub mod staging;
+pub mod subfolders;
+pub mod texts;
 
 /// The default access list of a folder, as the kernel keeps it: all users inside may read and write a new file of any of
 /// them. Rights between people are mounts, never modes.
@@ -155,6 +164,10 @@ pub struct FolderStore {
     finished: staging::FinishedUploads,
     /// Names of large directories that were listed a moment ago.
     listings: sorted_names::KeptListings,
+    /// What directories took a moment ago.
+    counts: subfolders::KeptCounts,
+    /// Files whose text is written right now.
+    texts: texts::TextsUnderWay,
 }
 
 impl FolderStore {
@@ -180,6 +193,8 @@ impl FolderStore {
             busy: staging::BusyUploads::default(),
             finished: staging::FinishedUploads::default(),
             listings: sorted_names::KeptListings::default(),
+            counts: subfolders::KeptCounts::default(),
+            texts: texts::TextsUnderWay::default(),
         })
     }
 
@@ -506,6 +521,52 @@ impl FolderStore {
         query: &EntryQuery,
     ) -> Result<EntryPage, FolderError> {
         listing::list(&self.top(id)?, path, query, &self.listings)
+    }
+
+    /// One page of a directory of a folder in another order than by name.
+    ///
+    /// Errors: as `list`; `folder.sort-too-many`.
+    pub fn list_sorted(
+        &self,
+        id: FolderId,
+        path: &FolderPath,
+        query: &SortedQuery,
+    ) -> Result<OrderedPage, FolderError> {
+        ordered::list(&self.top(id)?, path, query)
+    }
+
+    /// What is called so below a directory, page by page.
+    ///
+    /// Errors: as `list`.
+    pub fn search(
+        &self,
+        id: FolderId,
+        path: &FolderPath,
+        query: &SearchQuery,
+    ) -> Result<SearchPage, FolderError> {
+        search::search(&self.top(id)?, path, query)
+    }
+
+    /// What the directories in a directory take: as it was counted lately, or now where that is asked for.
+    ///
+    /// Errors: as `list`.
+    pub fn subfolders(
+        &self,
+        id: FolderId,
+        path: &FolderPath,
+        now: Timestamp,
+        fresh: bool,
+    ) -> Result<Arc<SubfolderCount>, FolderError> {
+        let top = self.top(id)?;
+        // Of what is gone, or became a link, no count is told.
+        top.directory(path)?;
+        let kept = self.counts.find(id, path, now).filter(|_| !fresh);
+        if let Some(count) = kept {
+            return Ok(count);
+        }
+        let count = Arc::new(subfolders::count(&top, path, now)?);
+        self.counts.keep(id, path, Arc::clone(&count));
+        Ok(count)
     }
 
     /// Forgets the names of large directories that no page is asked of.

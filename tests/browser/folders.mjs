@@ -108,7 +108,7 @@ test("directories are made, files dropped, looked at, renamed and deleted", asyn
   await page.locator("table.cells td", { hasText: "0.25" }).waitFor();
   assert.deepEqual(await violations(page), []);
   await page.fill("#to", "train 100%25/renamed.csv");
-  await page.click("form[action$='/entry'] button");
+  await page.click("form[action$='/entry'] button:not([formaction])");
   await page.locator("td a.nm", { hasText: "renamed.csv" }).waitFor();
   await page.locator("tr", { hasText: "renamed.csv" }).locator("a[href*='/remove']").click();
   await page.locator("dialog.question[open]").waitFor();
@@ -123,6 +123,108 @@ test("directories are made, files dropped, looked at, renamed and deleted", asyn
   await page.goto(`${place}?path=${encodeURIComponent("train 100%25")}`);
   await page.locator("td a.nm", { hasText: "renamed.csv" }).waitFor();
   assert.deepEqual(complaints.filter((line) => !/422|404/.test(line)), []);
+  await context.close();
+});
+
+test("a text is made, edited and kept from a version that came between, and found below", async () => {
+  const context = await browser.newContext({ storageState: state, locale: "en-US" });
+  const page = await context.newPage();
+  const complaints = listen(page);
+  const id = new URL(place).pathname.split("/")[2];
+  const mounted = join(house.environment.FARDEL_DATA, "folders", id.slice(-2), id, "data");
+  await page.goto(place);
+  await page.click("a[href*='/edit?new=1']");
+  await page.click("form[action$='/edit'] button");
+  await page.locator("#name[aria-invalid=true]").waitFor();
+  await page.fill("#name", "notes.md");
+  await page.fill("#text", "\n# Title\n<b>bold</b>\n");
+  assert.deepEqual(await violations(page), []);
+  await page.click("form[action$='/edit'] button");
+  await page.locator("[role=status]", { hasText: "notes.md was saved" }).first().waitFor();
+  assert.equal(readFileSync(join(mounted, "notes.md"), "utf8"), "\n# Title\n<b>bold</b>\n");
+  assert.match(await page.locator("pre.numbered .no").innerText(), /1\s+2\s+3/);
+  assert.deepEqual(await violations(page), []);
+  await page.locator(".act a[href*='/edit']").click();
+  assert.equal(await page.inputValue("#text"), "\n# Title\n<b>bold</b>\n");
+  writeFileSync(join(mounted, "notes.md"), "\n# Of a session\n<b>bold</b>\n");
+  await page.fill("#text", "\n# Mine\n<b>bold</b>\n");
+  await page.click("form[action$='/edit'] button");
+  await page.locator("[role=alert] pre", { hasText: "# Of a session" }).waitFor();
+  await page.locator("[role=alert] pre", { hasText: "# Mine" }).waitFor();
+  assert.equal(await page.inputValue("#text"), "\n# Mine\n<b>bold</b>\n", "what was typed stays");
+  assert.deepEqual(await violations(page), []);
+  assert.equal(readFileSync(join(mounted, "notes.md"), "utf8"), "\n# Of a session\n<b>bold</b>\n");
+  await page.click("form[action$='/edit'] button");
+  await page.locator("[role=status]", { hasText: "was saved" }).first().waitFor();
+  assert.equal(readFileSync(join(mounted, "notes.md"), "utf8"), "\n# Mine\n<b>bold</b>\n");
+  // What was typed outlives the file, for another name.
+  await page.locator(".act a[href*='/edit']").click();
+  rmSync(join(mounted, "notes.md"));
+  await page.fill("#text", "# Kept\n");
+  await page.click("form[action$='/edit'] button");
+  await page.locator("#name[aria-invalid=true]").waitFor();
+  assert.equal(await page.inputValue("#name"), "notes.md");
+  assert.equal(await page.inputValue("#text"), "# Kept\n");
+  await page.fill("#text", "\n# Mine\n<b>bold</b>\n");
+  await page.click("form[action$='/edit'] button");
+  await page.locator("[role=status]", { hasText: "was saved" }).first().waitFor();
+  // A copy, found below the top by keys alone.
+  await page.fill("#to", "train 100%25/copied.md");
+  await page.click("form[action$='/entry'] button[formaction$='/copy']");
+  await page.locator("[role=status]", { hasText: "was copied" }).first().waitFor();
+  await page.goto(place);
+  await page.keyboard.press("/");
+  await page.keyboard.type("copied");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await page.locator("td a.nm", { hasText: "copied.md" }).waitFor();
+  assert.equal(await page.locator("tbody tr").count(), 1);
+  assert.deepEqual(await violations(page), []);
+  await page.locator("h1").click();
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await page.locator("pre", { hasText: "# Mine" }).waitFor();
+  assert.deepEqual(complaints.filter((line) => !/404|412|422/.test(line)), []);
+  await context.close();
+});
+
+test("a notebook is shown and nothing of it runs, a directory is sorted and counted, without script", async () => {
+  const context = await browser.newContext({ storageState: state, javaScriptEnabled: false, locale: "en-US" });
+  const page = await context.newPage();
+  const id = new URL(place).pathname.split("/")[2];
+  const mounted = join(house.environment.FARDEL_DATA, "folders", id.slice(-2), id, "data");
+  const dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+  const outputs = [
+    { output_type: "display_data", data: { "text/html": "<script>document.title = 'stolen'</script>" } },
+    { output_type: "display_data", data: { "image/svg+xml": "<svg onload=\"document.title='stolen'\"/>" } },
+    { output_type: "display_data", data: { "image/png": dot } },
+    { output_type: "stream", text: ["epoch 1\n"] },
+  ];
+  const cells = [
+    { cell_type: "markdown", source: ["# <img src=x onerror=alert(1)>"] },
+    { cell_type: "code", source: ["print('epoch 1')"], outputs },
+  ];
+  writeFileSync(join(mounted, "a.ipynb"), JSON.stringify({ nbformat: 4, nbformat_minor: 5, metadata: {}, cells }));
+  writeFileSync(join(mounted, "drawn.png"), "<svg onload=\"document.title='stolen'\"/>");
+  await page.goto(`${place.replace("/files", "/entry")}?path=a.ipynb`);
+  await page.locator(".notebook pre", { hasText: "print('epoch 1')" }).waitFor();
+  assert.equal(await page.locator(".notebook img").count(), 1);
+  assert.equal(await page.locator(".notebook svg, .notebook script").count(), 0);
+  assert.equal(await page.locator(".notebook p.m").count(), 2);
+  await page.goto(`${place.replace("/files", "/entry")}?path=drawn.png`);
+  await page.locator("pre", { hasText: "<svg" }).waitFor();
+  assert.equal(await page.locator("img.shown").count(), 0);
+  assert.equal((await page.title()).includes("stolen"), false);
+  await page.goto(place);
+  await page.locator("th a", { hasText: "Size" }).click();
+  assert.equal(await page.locator("th[aria-sort=descending]").textContent(), "Size");
+  const names = await page.locator("td a.nm").allInnerTexts();
+  assert.ok(names.indexOf("large.bin") < names.indexOf("a.ipynb"), `${names}`);
+  await page.locator(".head a[href*='/usage']").click();
+  await page.locator("td a.nm", { hasText: "train 100%" }).waitFor();
+  await page.locator(".head a[href*='fresh=true']").click();
+  await page.locator("p.none", { hasText: "Counted" }).waitFor();
   await context.close();
 });
 
@@ -160,6 +262,27 @@ test("a directory of a thousand files comes in pages, in both languages and on a
     await page.click("a[rel=next]");
     await page.locator("td a.nm", { hasText: "n0200" }).waitFor();
     assert.equal(await page.locator("td a.nm", { hasText: "n0199" }).count(), 0);
+    await context.close();
+  }
+});
+
+test("search, use by directory and editor fit a phone, in both languages", async () => {
+  const id = new URL(place).pathname.split("/")[2];
+  const mounted = join(house.environment.FARDEL_DATA, "folders", id.slice(-2), id, "data");
+  writeFileSync(join(mounted, "wide.py"), `${"x = 1  # a line without an end ".repeat(40)}\n`.repeat(50));
+  writeFileSync(join(mounted, `${"n".repeat(251)}.txt`), "x");
+  for (const [locale, viewport] of [
+    ["ko-KR", { width: 390, height: 844 }],
+    ["en-US", { width: 1280, height: 900 }],
+  ]) {
+    const context = await browser.newContext({ storageState: state, locale, viewport });
+    const page = await context.newPage();
+    for (const path of ["search?q=n", "usage", "edit?path=wide.py", "edit?new=1", "entry?path=wide.py", "files?sort=-modified_at"]) {
+      await page.goto(place.replace("/files", `/${path}`));
+      await page.locator("h1").waitFor();
+      assert.deepEqual(await violations(page), [], path);
+      assert.equal(await overflow(page), 0, path);
+    }
     await context.close();
   }
 });

@@ -13,6 +13,7 @@ mod directory;
 mod edges;
 mod environments;
 pub(crate) mod fake_machine;
+mod folder_browsing;
 mod folder_files;
 mod folder_shares;
 mod forgotten;

@@ -139,7 +139,9 @@ fn operation(route: &DocumentedRoute) -> Value {
     parameters.extend(route.query.iter().map(|(name, about)| {
         let required = matches!(
             (route.operation, *name),
-            ("revokeGrant", "role") | ("detachPolicy", "level") | ("readFolderFile", "path")
+            ("revokeGrant", "role")
+                | ("detachPolicy", "level")
+                | ("readFolderFile" | "readFolderText", "path")
         );
         let mut parameter = parameter("query", name, required);
         parameter["description"] = (*about).into();

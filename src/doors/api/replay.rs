@@ -12,7 +12,7 @@ use server::actions::replay::{self, KeyPermit, KeyUse, RecordedAnswer};
 
 use super::authentication::ApiCaller;
 use super::middleware::too_large;
-use super::{ApiContext, MAX_JSON_BYTES, MAX_ROSTER_BYTES, body, responses};
+use super::{ApiContext, MAX_JSON_BYTES, MAX_ROSTER_BYTES, MAX_TEXT_BODY_BYTES, body, responses};
 use crate::doors::problem::ProblemResponse;
 
 /// Routes that keep their answer in the commit that acts.
@@ -112,6 +112,7 @@ async fn act(
     let ApiCaller(caller) = ApiCaller::from_request_parts(&mut parts, &api).await?;
     let most = match parts.uri.path() {
         "/rosters" | "/api/v1/rosters" => MAX_ROSTER_BYTES,
+        path if path.ends_with("/text") && path.contains("/folders/") => MAX_TEXT_BODY_BYTES,
         _ => MAX_JSON_BYTES,
     };
     let sent = to_bytes(sent, most).await.map_err(|_| too_large())?;

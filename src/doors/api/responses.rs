@@ -27,6 +27,11 @@ pub(super) fn whole<T: Serialize>(headers: &HeaderMap, body: &T) -> ApiResult {
     finished(headers, text, &tag)
 }
 
+/// One resource with a version of its own; `tag` has its quotes.
+pub(super) fn versioned<T: Serialize>(headers: &HeaderMap, body: &T, tag: &str) -> ApiResult {
+    finished(headers, written(body)?, tag)
+}
+
 /// The entity tag of a text without a version.
 pub(super) fn digest(text: &str) -> String {
     let digest: [u8; 32] = Sha256::digest(text.as_bytes()).into();

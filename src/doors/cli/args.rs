@@ -2353,12 +2353,63 @@ pub enum FolderCommand {
         /// Folder, and a directory in it: FOLDER, FOLDER:/PATH
         #[arg(value_name = "PLACE")]
         place: Option<String>,
+        /// Order of the files: name, size or modified_at; -size for the largest first [default: name]
+        #[arg(
+            long,
+            value_name = "KEY",
+            requires = "place",
+            allow_hyphen_values = true
+        )]
+        sort: Option<String>,
     },
-    /// Copy files into a folder of your own, or out of one
+    /// Find files and directories below a directory by their names
+    #[command(after_help = "Example:\n  \
+        fardel folder find data:/train model")]
+    Find {
+        /// Folder, and a directory in it: FOLDER, FOLDER:/PATH
+        #[arg(value_name = "PLACE")]
+        place: String,
+        /// What the names contain
+        #[arg(value_name = "WORDS")]
+        words: String,
+    },
+    /// Count what the directories in a directory take of the disk
+    #[command(after_help = "Example:\n  \
+        fardel folder du data\n  \
+        fardel folder du data:/train --fresh")]
+    Du {
+        /// Folder, and a directory in it: FOLDER, FOLDER:/PATH
+        #[arg(value_name = "PLACE")]
+        place: String,
+        /// Count now, also where it was counted in the last ten minutes
+        #[arg(long)]
+        fresh: bool,
+    },
+    /// Print a file of a folder
+    Cat {
+        #[arg(value_name = "FOLDER:/PATH")]
+        place: String,
+    },
+    /// Write a file of text from standard input, at most 1 MiB
+    #[command(after_help = "Example:\n  \
+        fardel folder write data:/notes.md --new\n\n\
+        Each write prints the ETag of what it wrote. With --if-match a file that was changed since stays as it is.")]
+    Write {
+        #[arg(value_name = "FOLDER:/PATH")]
+        place: String,
+        /// Where nothing is yet
+        #[arg(long, conflicts_with = "if_match")]
+        new: bool,
+        /// Only over the version with this ETag
+        #[arg(long, value_name = "ETAG")]
+        if_match: Option<String>,
+    },
+    /// Copy files into a folder of your own, out of one, or inside one
     #[command(after_help = "Example:\n  \
         fardel folder cp train.csv data:/\n  \
         fardel folder cp -r images data:/train\n  \
-        fardel folder cp data:/results/model.bin .\n\n\
+        fardel folder cp data:/results/model.bin .\n  \
+        fardel folder cp data:/train data:/train-2\n\n\
         A copy that was broken off goes on where it stopped; files of the same size and time are left out.")]
     Cp {
         /// File or directory, here or as FOLDER:/PATH

@@ -12,6 +12,7 @@ use api::courses::{AttendanceView, CourseMemberView, CourseView};
 use api::environments::EnvironmentView;
 use api::events::EventView;
 use api::fair_share::FairShareItem;
+use api::folder_browsing::SubfolderUsageView;
 use api::folders::{
     FolderEntryView, FolderInvitationView, FolderSessionView, FolderShareView, FolderView,
     RemovedEntryView,
@@ -630,6 +631,26 @@ pub(super) const FOLDER_ENTRIES: &[Column<FolderEntryView>] = &[
     }),
     column("MODIFIED", 1, |r, _| r.modified_at.to_string()),
     column("KIND", 1, |r, _| r.kind.word().to_owned()),
+    column("PATH", 9, |r, _| r.path.clone()),
+];
+
+pub(super) const FOUND_ENTRIES: &[Column<FolderEntryView>] = &[
+    column("PATH", 0, |r, _| match r.kind {
+        FolderEntryKind::Directory => format!("{}/", r.path),
+        _ => r.path.clone(),
+    }),
+    column("SIZE", 0, |r, _| match r.kind {
+        FolderEntryKind::File => bytes(Some(Bytes(r.size))),
+        _ => "-".to_owned(),
+    }),
+    column("MODIFIED", 1, |r, _| r.modified_at.to_string()),
+    column("KIND", 1, |r, _| r.kind.word().to_owned()),
+];
+
+pub(super) const SUBFOLDERS: &[Column<SubfolderUsageView>] = &[
+    column("NAME", 0, |r, _| r.name.clone()),
+    column("SIZE", 0, |r, _| bytes(Some(Bytes(r.bytes)))),
+    column("ENTRIES", 1, |r, _| r.entries.to_string()),
     column("PATH", 9, |r, _| r.path.clone()),
 ];
 

@@ -38,10 +38,10 @@ pub(super) struct CopyMode {
 
 /// A place in a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct FolderPlace {
-    folder: String,
+pub(super) struct FolderPlace {
+    pub(super) folder: String,
     /// From the top of the folder, without slashes at its ends.
-    path: String,
+    pub(super) path: String,
 }
 
 impl FolderPlace {
@@ -61,7 +61,7 @@ impl FolderPlace {
     }
 
     /// The same, where a name alone is a folder, too.
-    fn parse_any(text: &str) -> Self {
+    pub(super) fn parse_any(text: &str) -> Self {
         Self::parse(text).unwrap_or_else(|| Self {
             folder: text.trim_end_matches(':').to_owned(),
             path: String::new(),
@@ -69,7 +69,7 @@ impl FolderPlace {
     }
 
     /// Where a path has to be given.
-    fn parse_entry(text: &str) -> Result<Self, CliError> {
+    pub(super) fn parse_entry(text: &str) -> Result<Self, CliError> {
         let place = Self::parse(text).filter(|place| !place.path.is_empty());
         place.ok_or_else(|| {
             CliError::usage(format!("{text} names no file of a folder."))
@@ -107,11 +107,11 @@ impl FolderPlace {
         self.path.rsplit_once('/').unwrap_or(("", &self.path))
     }
 
-    fn address(&self, what: &str) -> String {
+    pub(super) fn address(&self, what: &str) -> String {
         format!("/api/v1/folders/{}/{what}", encoded(&self.folder))
     }
 
-    fn query(&self, what: &str) -> String {
+    pub(super) fn query(&self, what: &str) -> String {
         format!("{}?path={}", self.address(what), encoded(&self.path))
     }
 }
@@ -120,12 +120,15 @@ pub(super) async fn list(
     client: &HttpClient,
     view: &OutputStyle,
     place: &str,
+    sort: Option<&str>,
 ) -> Result<u8, CliError> {
     let place = FolderPlace::parse_any(place);
     let mut whole: Option<Value> = None;
     let mut cursor = String::new();
     loop {
-        let path = format!("{}&limit=500&cursor={cursor}", place.query("entries"));
+        let sort = encoded(sort.unwrap_or_default());
+        let entries = place.query("entries");
+        let path = format!("{entries}&limit=500&sort={sort}&cursor={cursor}");
         let mut page = client.get(&path).await?;
         let next = page["next_cursor"].as_str().map(str::to_owned);
         match &mut whole {
@@ -249,10 +252,16 @@ pub(super) async fn copy(
             put(client, view, Path::new(from), place, ends, how).await
         }
         (Some(place), None) => take(client, view, place, Path::new(to), how).await,
-        _ => Err(
-            CliError::usage("One of the two is a place in a folder, the other one is here.")
-                .hint("Write FOLDER:/PATH for the place in the folder, such as data:/train."),
-        ),
+        (Some(from), Some(to)) if from.folder == to.folder => {
+            let body = json!({"from": from.path, "to": to.path});
+            let copied = client.post(&from.address("copy"), &body).await?;
+            print(&view.one(&copied, columns::FOLDER_ENTRIES)?);
+            Ok(0)
+        }
+        _ => Err(CliError::usage(
+            "One of the two is a place in a folder, the other one is here or in the same folder.",
+        )
+        .hint("Write FOLDER:/PATH for the place in the folder, such as data:/train.")),
     }
 }
 

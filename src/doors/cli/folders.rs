@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use super::args::FolderCommand;
 use super::client::{Extra, HttpClient, encoded};
 use super::error::CliError;
+use super::folder_browsing::{self, WrittenOver};
 use super::folder_files::{self, CopyMode};
 use super::output::OutputStyle;
 use super::{columns, print, values};
@@ -21,11 +22,33 @@ pub(super) async fn folder(
     request: FolderCommand,
 ) -> Result<u8, CliError> {
     match request {
-        FolderCommand::Ls { place: None } => {
+        FolderCommand::Ls { place: None, .. } => {
             print(&view.list(&client.get(PATH).await?, columns::FOLDERS)?);
         }
-        FolderCommand::Ls { place: Some(place) } => {
-            return folder_files::list(client, view, &place).await;
+        FolderCommand::Ls {
+            place: Some(place),
+            sort,
+        } => {
+            return folder_files::list(client, view, &place, sort.as_deref()).await;
+        }
+        FolderCommand::Find { place, words } => {
+            return folder_browsing::find(client, view, &place, &words).await;
+        }
+        FolderCommand::Du { place, fresh } => {
+            return folder_browsing::usage(client, view, &place, fresh).await;
+        }
+        FolderCommand::Cat { place } => return folder_browsing::cat(client, &place).await,
+        FolderCommand::Write {
+            place,
+            new,
+            if_match,
+        } => {
+            let over = match (new, if_match) {
+                (true, _) => WrittenOver::Nothing,
+                (false, Some(tag)) => WrittenOver::Version(tag),
+                (false, None) => WrittenOver::Any,
+            };
+            return folder_browsing::write(client, view, &place, over).await;
         }
         FolderCommand::Cp {
             from,

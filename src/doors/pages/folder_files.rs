@@ -1,6 +1,7 @@
 //! `/folders/{id}/files` and what belongs to it: the files of a folder of the user who looks, page by page, one of them with
 //! its begin, and the forms that make, move, remove and upload some. Downloads are the API's. Decides nothing.
 
+use api::folder_browsing::FolderCopyBody;
 use api::folders::{
     FolderEntryQuery, FolderEntryView, FolderMoveBody, FolderRemovalBody, NewFolderDirectoryBody,
     RemovedEntriesBody, RemovedEntryView,
@@ -12,7 +13,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
 use bytes::BytesMut;
-use rules::folder_path::{FolderEntryKind, MAX_FOLDER_PATH};
+use rules::codes::FOLDER_SORT_TOO_MANY;
+use rules::folder_path::{FolderEntryKind, MAX_FOLDER_PATH, MAX_FOLDER_TEXT};
 use rules::folder_rights::{FolderRight, FolderVerb};
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -20,7 +22,9 @@ use serde::Deserialize;
 use server::Failure;
 use server::access::{Caller, Lease};
 use server::actions::folders;
+use server::actions::folders::browsing;
 use server::actions::folders::files::{self, FilePreview};
+use server::actions::folders::notebook::{CellKind, CellOutput, NotebookCell};
 use server::actions::folders::uploads::{self, FolderPiece, NewFolderFile};
 
 use super::authentication::PageCaller;
@@ -31,7 +35,7 @@ use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::{PagesContext, layout, responses};
-use crate::doors::text::Text;
+use crate::doors::text::{Text, codes};
 
 /// Bytes of files that the form sends at once, for browsers without script. Larger ones go in pieces.
 const MAX_FORM_FILES: usize = 64 << 30;
@@ -51,6 +55,11 @@ pub struct FolderFilesPage {
     /// The directory, as text.
     pub here: String,
     pub words: String,
+    /// What the directory is sorted by, as its address says it.
+    pub sort: String,
+    pub by_name: SortLink,
+    pub by_size: SortLink,
+    pub by_time: SortLink,
     pub total: String,
     /// What the folder takes of the disk, and since when that is known.
     pub usage: String,
@@ -61,8 +70,17 @@ pub struct FolderFilesPage {
     pub next: Option<String>,
     pub zip: String,
     pub tar: String,
+    /// Where its directories are counted.
+    pub subfolders: String,
     /// As it was typed.
     pub directory: String,
+}
+
+/// The head of a column that the directory may be sorted by.
+pub struct SortLink {
+    pub href: String,
+    /// As `aria-sort` has it.
+    pub order: &'static str,
 }
 
 /// One directory on the way to what a page shows.
@@ -101,14 +119,34 @@ pub struct FolderEntryPage {
     pub download: String,
     pub zip: String,
     pub removal: String,
+    /// Where it is edited; empty where it is not.
+    pub edit: String,
     pub text: Option<String>,
+    /// The numbers of the lines of the text, one a line.
+    pub numbers: String,
     pub table: Option<Vec<Vec<String>>>,
+    pub cells: Option<Vec<NotebookRow>>,
     /// The address of an image that is shown; empty for none.
     pub image: String,
     /// What is to be said of the contents: that there are more, or that they are not shown. Empty for nothing.
     pub note: String,
     /// The new path, as it was typed.
     pub to: String,
+}
+
+/// One cell of a notebook.
+pub struct NotebookRow {
+    pub is_code: bool,
+    pub source: String,
+    pub outputs: Vec<NotebookOutput>,
+}
+
+/// What a cell gave: a text, an image, or, where both are empty, something that is not shown.
+#[derive(Default)]
+pub struct NotebookOutput {
+    pub text: String,
+    pub image: String,
+    pub is_hidden: bool,
 }
 
 #[derive(Template)]
@@ -138,6 +176,7 @@ pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/folders/{id}/files", get(show))
         .route("/folders/{id}/entry", get(show_entry).post(move_entry))
+        .route("/folders/{id}/copy", post(copy_entry))
         .route("/folders/{id}/mkdir", post(make_directory))
         .route("/folders/{id}/remove", get(ask).post(remove))
         .route("/folders/{id}/removed", get(show_removed))
@@ -210,11 +249,22 @@ async fn read(
     let t = visit.text;
     let now = console.server.clock().now();
     // How many there are on a page is ours.
-    let asked = FolderEntryQuery {
+    let mut asked = FolderEntryQuery {
         limit: None,
         ..asked
     };
-    let found = files::list(&console.server, caller, id, &asked).await?;
+    let mut cut = String::new();
+    let found = files::list(&console.server, caller, id, &asked).await;
+    let found = match found {
+        // What is too large for an order is listed by name, and says so.
+        Err(Failure::Refusal(refusal)) if refusal.code == FOLDER_SORT_TOO_MANY => {
+            cut = codes::refusal(t, &refusal);
+            asked.sort = String::new();
+            asked.cursor = None;
+            files::list(&console.server, caller, id, &asked).await?
+        }
+        found => found?,
+    };
     let id = found.folder.id.to_string();
     let writes = may_write(console, caller, &id).await?;
     let base = files_address(&id, &found.path);
@@ -222,6 +272,14 @@ async fn read(
         "" => String::new(),
         words => format!("&q={}", responses::encoded(words)),
     };
+    let unsorted = format!("{base}{words}");
+    let words = match asked.sort.as_str() {
+        "" => words,
+        sort => format!("{words}&sort={}", responses::encoded(sort)),
+    };
+    if !found.whole {
+        t.folder_files_cut().clone_into(&mut cut);
+    }
     let next = found.page.next_cursor.as_ref();
     let is_later = asked.cursor.as_ref().is_some_and(|at| !at.is_empty());
     Ok(FolderFilesPage {
@@ -239,10 +297,7 @@ async fn read(
             ),
             None => String::new(),
         },
-        cut: match found.whole {
-            true => String::new(),
-            false => t.folder_files_cut().to_owned(),
-        },
+        cut,
         rows: found
             .page
             .items
@@ -251,6 +306,11 @@ async fn read(
             .collect(),
         first: is_later.then(|| format!("{base}{words}")),
         next: next.map(|cursor| format!("{base}{words}&cursor={cursor}")),
+        by_name: sort_link(&unsorted, &asked.sort, "name"),
+        by_size: sort_link(&unsorted, &asked.sort, "size"),
+        by_time: sort_link(&unsorted, &asked.sort, "modified_at"),
+        sort: asked.sort,
+        subfolders: entry_address(&id, "usage", &found.path),
         zip: archive_address(&id, &found.path, "zip"),
         tar: archive_address(&id, &found.path, "tar"),
         here: found.path,
@@ -260,7 +320,28 @@ async fn read(
     })
 }
 
-fn row(visit: &RequestContext, id: &str, entry: &FolderEntryView) -> FolderFileRow {
+/// The head of a column: a second press turns the order round. Sizes and times begin with the largest and the latest.
+fn sort_link(base: &str, now: &str, key: &str) -> SortLink {
+    let (is_down, current) = match now.strip_prefix('-') {
+        Some(current) => (true, current),
+        None => (false, if now.is_empty() { "name" } else { now }),
+    };
+    let goes_down = match current == key {
+        true => !is_down,
+        false => key != "name",
+    };
+    let mark = if goes_down { "-" } else { "" };
+    SortLink {
+        href: format!("{base}&sort={mark}{key}"),
+        order: match (current == key, is_down) {
+            (false, _) => "none",
+            (true, false) => "ascending",
+            (true, true) => "descending",
+        },
+    }
+}
+
+pub(super) fn row(visit: &RequestContext, id: &str, entry: &FolderEntryView) -> FolderFileRow {
     let t = visit.text;
     let details = entry_address(id, "entry", &entry.path);
     let (icon, href) = match entry.kind {
@@ -299,7 +380,7 @@ fn kind(t: Text, kind: FolderEntryKind) -> &'static str {
 }
 
 /// The way from all folders to a directory.
-fn crumbs(t: Text, id: &str, folder: &str, path: &str) -> Vec<PathCrumb> {
+pub(super) fn crumbs(t: Text, id: &str, folder: &str, path: &str) -> Vec<PathCrumb> {
     let mut all = vec![
         PathCrumb {
             name: t.folders_title().to_owned(),
@@ -324,11 +405,11 @@ fn crumbs(t: Text, id: &str, folder: &str, path: &str) -> Vec<PathCrumb> {
     all
 }
 
-fn files_address(id: &str, path: &str) -> String {
+pub(super) fn files_address(id: &str, path: &str) -> String {
     entry_address(id, "files", path)
 }
 
-fn entry_address(id: &str, what: &str, path: &str) -> String {
+pub(super) fn entry_address(id: &str, what: &str, path: &str) -> String {
     format!("/folders/{id}/{what}?path={}", responses::encoded(path))
 }
 
@@ -344,7 +425,7 @@ fn archive_address(id: &str, path: &str, format: &str) -> String {
     format!("/api/v1/folders/{id}/archive?path={path}&format={format}")
 }
 
-fn failed(
+pub(super) fn failed(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
@@ -405,7 +486,7 @@ async fn make_directory(
 }
 
 /// A path of what has a name, as it is typed, in a directory. A name is no path: its slashes are refused.
-fn below(directory: &str, name: &str) -> String {
+pub(super) fn below(directory: &str, name: &str) -> String {
     let name = name.replace('%', "%25").replace('/', "%2F");
     match directory {
         // What has no name is no path, either.
@@ -429,7 +510,11 @@ async fn show_entry(
 }
 
 /// Whether the caller may change the files of a folder.
-async fn may_write(console: &PagesContext, caller: &Caller, id: &str) -> Result<bool, Failure> {
+pub(super) async fn may_write(
+    console: &PagesContext,
+    caller: &Caller,
+    id: &str,
+) -> Result<bool, Failure> {
     let known = folders::get(&console.server, caller, id).await?;
     Ok(known.right >= Some(FolderRight::Rw))
 }
@@ -470,10 +555,20 @@ async fn read_entry(
             FolderEntryKind::Directory => archive_address(&id, &entry.path, "zip"),
             _ => String::new(),
         },
+        edit: match found.preview {
+            FilePreview::Text { .. } | FilePreview::Table { .. } | FilePreview::Notebook { .. }
+                if writes && entry.size <= MAX_FOLDER_TEXT =>
+            {
+                entry_address(&id, "edit", &entry.path)
+            }
+            _ => String::new(),
+        },
         writes,
         removal: entry_address(&id, "remove", &entry.path),
         text: None,
+        numbers: String::new(),
         table: None,
+        cells: None,
         image: String::new(),
         note: String::new(),
         to: entry.path.clone(),
@@ -488,11 +583,17 @@ async fn read_entry(
     };
     match found.preview {
         FilePreview::Text { text, is_cut } => {
+            let numbers = (1..=text.lines().count()).map(|number| format!("{number}\n"));
+            page.numbers = numbers.collect();
             page.text = Some(text);
             page.note = cut(is_cut);
         }
         FilePreview::Table { rows, is_cut } => {
             page.table = Some(rows);
+            page.note = cut(is_cut);
+        }
+        FilePreview::Notebook { cells, is_cut } => {
+            page.cells = Some(cells.into_iter().map(notebook_row).collect());
             page.note = cut(is_cut);
         }
         FilePreview::Image => page.image = page.download.clone(),
@@ -505,6 +606,28 @@ async fn read_entry(
         FilePreview::Nothing => {}
     }
     Ok(page)
+}
+
+fn notebook_row(cell: NotebookCell) -> NotebookRow {
+    let output = |output| match output {
+        CellOutput::Text(text) => NotebookOutput {
+            text,
+            ..NotebookOutput::default()
+        },
+        CellOutput::Image(image) => NotebookOutput {
+            image,
+            ..NotebookOutput::default()
+        },
+        CellOutput::Hidden => NotebookOutput {
+            is_hidden: true,
+            ..NotebookOutput::default()
+        },
+    };
+    NotebookRow {
+        is_code: cell.kind == CellKind::Code,
+        source: cell.source,
+        outputs: cell.outputs.into_iter().map(output).collect(),
+    }
 }
 
 async fn move_entry(
@@ -527,17 +650,52 @@ async fn move_entry(
         Err(Failure::Refusal(refusal)) => refusal,
         Err(fault) => return failed(&console, &visit, &caller, &fault),
     };
-    let form = RefusedForm::new(visit.text, &format!("/folders/{id}/entry"), &refusal);
+    moved_again(&console, &visit, &caller, &id, sent, &refusal).await
+}
+
+async fn copy_entry(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<EntryMoveForm>,
+) -> Response {
+    let asked = FolderCopyBody {
+        from: sent.path.clone(),
+        to: sent.to.trim().to_owned(),
+    };
+    let refusal = match browsing::copy(&console.server, &caller, &id, asked).await {
+        Ok(copied) => {
+            let directory = copied.path.rsplit_once('/').map_or("", |(above, _)| above);
+            let place = files_address(&id, directory);
+            return responses::see_with(&place, "folder-copied", &copied.name);
+        }
+        Err(Failure::Refusal(refusal)) => refusal,
+        Err(fault) => return failed(&console, &visit, &caller, &fault),
+    };
+    moved_again(&console, &visit, &caller, &id, sent, &refusal).await
+}
+
+/// The page of an entry once more, with a new place that was refused.
+async fn moved_again(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    id: &str,
+    sent: EntryMoveForm,
+    refusal: &Refusal,
+) -> Response {
+    let form = RefusedForm::new(visit.text, &format!("/folders/{id}/entry"), refusal);
     let visit = visit.refusing(form.at("to"));
-    match read_entry(&console, &visit, &caller, &id, &sent.path).await {
+    match read_entry(console, &visit, caller, id, &sent.path).await {
         Ok(page) => {
             let page = FolderEntryPage {
                 to: sent.to,
                 ..page
             };
-            responses::page(&console, &visit, responses::status(&refusal), &page)
+            responses::page(console, &visit, responses::status(refusal), &page)
         }
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => failed(console, &visit, caller, &failure),
     }
 }
 

@@ -36,7 +36,9 @@ use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server, ServerFault};
 
 pub mod adoption;
+pub mod browsing;
 pub mod files;
+pub mod notebook;
 pub mod sharing;
 mod turns;
 pub mod uploads;

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use rules::folder_path::FolderPath;
 use rules::refusals;
 use rules::units::Timestamp;
-use rustix::fs::{FileType, Mode, RenameFlags};
+use rustix::fs::{FileType, Mode, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use super::beneath::{FolderTop, give, sync};
@@ -42,22 +42,27 @@ pub(super) fn open(top: &FolderTop, path: &FolderPath) -> Result<FolderFile, Fol
     Ok(FolderFile {
         size: u64::try_from(stat.st_size).unwrap_or(0),
         modified_at: changed_at(&stat),
-        tag: format!(
-            "{:x}-{:x}-{:x}.{:x}-{:x}.{:x}",
-            stat.st_ino,
-            stat.st_size,
-            stat.st_mtime,
-            stat.st_mtime_nsec,
-            stat.st_ctime,
-            stat.st_ctime_nsec
-        ),
+        tag: tag_of(&stat),
         image: image(&begin[..read]),
         file,
     })
 }
 
+/// What differs once a file is another one or has other contents.
+pub(super) fn tag_of(stat: &Stat) -> String {
+    format!(
+        "{:x}-{:x}-{:x}.{:x}-{:x}.{:x}",
+        stat.st_ino,
+        stat.st_size,
+        stat.st_mtime,
+        stat.st_mtime_nsec,
+        stat.st_ctime,
+        stat.st_ctime_nsec
+    )
+}
+
 /// The sorts of images that no browser takes for anything else, by how they begin. What may hold script is not among them.
-fn image(begin: &[u8]) -> Option<&'static str> {
+pub fn image(begin: &[u8]) -> Option<&'static str> {
     match begin {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
         [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),

@@ -153,12 +153,12 @@ pub(super) fn entry(top: &FolderTop, path: &FolderPath) -> Result<FolderEntry, F
     Ok(described(path.name().to_vec(), &stat.map_err(failed())?))
 }
 
-fn contains(name: &[u8], words: &str) -> bool {
+pub(super) fn contains(name: &[u8], words: &str) -> bool {
     let name = String::from_utf8_lossy(name).to_lowercase();
     name.contains(words)
 }
 
-fn is_directory(directory: &OwnedFd, told: FileType, name: &[u8]) -> bool {
+pub(super) fn is_directory(directory: &OwnedFd, told: FileType, name: &[u8]) -> bool {
     match told {
         FileType::Unknown => rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory),
@@ -166,7 +166,7 @@ fn is_directory(directory: &OwnedFd, told: FileType, name: &[u8]) -> bool {
     }
 }
 
-fn look(directory: &OwnedFd, name: Vec<u8>) -> Option<FolderEntry> {
+pub(super) fn look(directory: &OwnedFd, name: Vec<u8>) -> Option<FolderEntry> {
     let stat = rustix::fs::statat(directory, name.as_slice(), AtFlags::SYMLINK_NOFOLLOW);
     Some(described(name, &stat.ok()?))
 }

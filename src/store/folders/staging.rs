@@ -28,6 +28,7 @@ use super::beneath::{give, sync};
 use super::failure::{FolderError, failed, fault};
 use super::found::FoundFolder;
 use super::{FolderStore, make};
+use crate::trees;
 
 /// Bytes of one file that is uploaded.
 pub const MAX_FILE_BYTES: u64 = 1 << 40;
@@ -42,6 +43,8 @@ const SYNC_BYTES: u64 = 64 << 20;
 const IDLE_SECONDS: u64 = 24 * 3600;
 /// The same of a file of unknown length, which comes in one form: its sender cannot go on with it.
 const FORM_IDLE_SECONDS: u64 = 3600;
+/// How the place of a copy is called that is being made beside the uploads.
+pub(super) const COPY_ENDING: &str = ".copy";
 /// Finished uploads that are still told of, for senders to whom the last answer was lost. Higher: more memory. Lower: a file
 /// is sent twice.
 const MAX_FINISHED: usize = 1000;
@@ -468,6 +471,8 @@ impl FolderStore {
                 forget(&place, upload).map_err(fault(doing))?;
             }
         }
+        let is_old = |seen: &fs::Metadata| now.seconds_since(changed_at(seen)) >= IDLE_SECONDS;
+        clear_copies(&place, is_old).map_err(fault(doing))?;
         for ending in [".part", ".new", ".mark"] {
             for upload in uploads(&place, ending).map_err(fault(doing))? {
                 let age = fs::metadata(place.join(format!("{upload}{ending}")))
@@ -584,6 +589,23 @@ fn read_note(path: &Path) -> io::Result<Option<StagedNote>> {
     }
 }
 
+/// Removes what copies left that a loss of power ended.
+fn clear_copies(place: &Path, is_old: impl Fn(&fs::Metadata) -> bool) -> io::Result<()> {
+    let all = match fs::read_dir(place) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        all => all?,
+    };
+    for entry in all {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_copy = name.as_encoded_bytes().ends_with(COPY_ENDING.as_bytes());
+        if is_copy && entry.metadata().is_ok_and(|seen| is_old(&seen)) {
+            trees::remove(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 fn forget(place: &Path, upload: Uuid) -> io::Result<()> {
     // The note goes first: without it the rest is garbage in any case.
     for name in [
@@ -600,7 +622,7 @@ fn forget(place: &Path, upload: Uuid) -> io::Result<()> {
     Ok(())
 }
 
-fn new_file(path: &Path) -> io::Result<File> {
+pub(super) fn new_file(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .write(true)
         .create_new(true)

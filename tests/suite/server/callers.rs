@@ -251,6 +251,7 @@ fn of_folder_files(path: &str) -> bool {
     first.is_some_and(|first| {
         [
             "entries", "files", "archive", "mkdir", "move", "remove", "removed", "uploads",
+            "search", "usage", "copy", "text",
         ]
         .contains(&first)
     })

@@ -480,6 +480,33 @@ async fn the_command_line_copies_in_both_directions_and_sends_nothing_twice() {
         "{taken:?}"
     );
     done("folder cp --overwrite tree/a.txt data:/tree/deep/a.txt").await;
+    let sorted = done("folder ls data:/tree/deep --sort=-size").await;
+    let at = |name: &str| {
+        sorted
+            .find(name)
+            .unwrap_or_else(|| panic!("{name}: {sorted}"))
+    };
+    assert!(at("100%.bin") < at("a.txt"), "{sorted}");
+    let found = done("folder find data A.TXT").await;
+    assert!(
+        found.contains("tree/a.txt") && found.contains("tree/deep/a.txt"),
+        "{found}"
+    );
+    let counted = done("folder du data --fresh").await;
+    assert!(counted.contains("tree"), "{counted}");
+    assert_eq!(done("folder cat data:/tree/a.txt").await, "text");
+    done("folder cp data:/tree/deep data:/tree/deep-2").await;
+    let copied = done("folder ls data:/tree/deep-2").await;
+    assert!(copied.contains("100%.bin"), "{copied}");
+    // Standard input is empty here.
+    done("folder write data:/tree/new.txt --new").await;
+    let taken = say("folder write data:/tree/new.txt --new").await;
+    assert!(
+        taken.0 == Some(5) && taken.2.contains("folder.entry-exists"),
+        "{taken:?}"
+    );
+    let stale = say("folder write data:/tree/new.txt --if-match \"1-1-1.1-1.1\"").await;
+    assert!(stale.2.contains("folder.file-stale"), "{stale:?}");
     done("folder mv data:/tree/a.txt /tree/b.txt").await;
     done("folder archive data:/tree --format tar --to tree.tar").await;
     assert!(place.join("tree.tar").metadata().expect("there").len() > large.len() as u64);

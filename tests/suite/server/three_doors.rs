@@ -253,6 +253,31 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["folder mv x:/a.txt /b.txt"],
     ),
     (
+        "GET /folders/{id}/search",
+        &["searchFolder"],
+        &["folder find x:/train model"],
+    ),
+    (
+        "GET /folders/{id}/usage",
+        &["getFolderUsage"],
+        &["folder du x:/train --fresh"],
+    ),
+    (
+        "POST /folders/{id}/copy",
+        &["copyFolderEntry"],
+        &["folder cp x:/a.txt x:/b.txt"],
+    ),
+    (
+        "GET /folders/{id}/edit",
+        &["readFolderText"],
+        &["folder cat x:/a.txt"],
+    ),
+    (
+        "POST /folders/{id}/edit",
+        &["createFolderText", "writeFolderText"],
+        &["folder write x:/a.txt --new"],
+    ),
+    (
         "POST /folders/{id}/remove",
         &["removeFolderEntries"],
         &["folder rm --for-good x:/a.txt"],
@@ -1198,6 +1223,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/courses.rs"),
         include_str!("../../../src/doors/pages/folders.rs"),
         include_str!("../../../src/doors/pages/folder_files.rs"),
+        include_str!("../../../src/doors/pages/folder_browsing.rs"),
         include_str!("../../../src/doors/pages/volumes.rs"),
         include_str!("../../../src/doors/pages/folder_shares.rs"),
         include_str!("../../../src/doors/pages/apps.rs"),

@@ -25,7 +25,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 63] = [
+const PAGES: [&str; 66] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -71,6 +71,9 @@ const PAGES: [&str; 63] = [
     "/folders",
     "/storage",
     "/folders/FOLDER/files",
+    "/folders/FOLDER/search?q=WORD",
+    "/folders/FOLDER/usage",
+    "/folders/FOLDER/edit?path=WORD",
     "/folders/FOLDER/removed",
     "/folders/FOLDER/sharing",
     "/folders/FOLDER/entry?path=WORD",

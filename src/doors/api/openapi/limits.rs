@@ -507,6 +507,10 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/NewFolderDirectory/properties/path", in_folder()),
         ("/FolderMove/properties/from", in_folder()),
         ("/FolderMove/properties/to", in_folder()),
+        ("/FolderCopy/properties/from", in_folder()),
+        ("/FolderCopy/properties/to", in_folder()),
+        ("/NewFolderText/properties/path", in_folder()),
+        ("/NewFolderText/properties/text", json!({"pattern": NO_NUL})),
         ("/FolderRemoval/properties/paths/items", in_folder()),
         (
             "/RemovedEntries/properties/items/items",
@@ -743,8 +747,11 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "wait" => json!({"type": "string", "enum": ["running", "ended"]}),
         "share" => json!({"type": "string", "format": "uuid"}),
         // Names of files may have any byte; what no name has finds nothing.
-        "q" if path.ends_with("/entries") => json!({"type": "string"}),
+        "q" if path.contains("/folders/") => json!({"type": "string"}),
         "q" => words(),
+        "sort" if path.ends_with("/entries") => json!({"type": "string", "enum": [
+            "", "name", "-name", "size", "-size", "modified_at", "-modified_at",
+        ]}),
         // An empty word is one that was left out.
         "sort" => json!({"type": "string", "enum": [
             "", "created_at", "-created_at", "started_at", "-started_at", "ended_at", "-ended_at", "name", "-name",
@@ -768,6 +775,12 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         }
         "since" | "Upload-Offset" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
         "Idempotency-Key" => json!({"type": "string", "pattern": "^[!-~]{1,200}$"}),
+        // Of a file it names what the file system tells of it.
+        "If-Match" if path.ends_with("/text") => json!({
+            "type": "string",
+            "anyOf": [{"enum": ["*"]}, {"pattern": r#"^"[0-9a-f.-]{1,120}"$"#}],
+        }),
+        "fresh" => json!({"type": "boolean"}),
         // The star by itself: of a pattern that has quotes in it generators of requests make no header.
         "If-Match" => json!({
             "type": "string",

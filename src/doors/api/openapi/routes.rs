@@ -1830,6 +1830,10 @@ pub const ROUTES: &[DocumentedRoute] = &[
                 "a directory, from the top of the folder; left out: the top",
             ),
             ("q", "what names contain"),
+            (
+                "sort",
+                "name, size or modified_at; a minus in front turns it round; left out: name",
+            ),
             ("limit", "1 to 500, 200 when left out"),
             ("cursor", "from the page before"),
         ],
@@ -1901,6 +1905,94 @@ pub const ROUTES: &[DocumentedRoute] = &[
         status: 204,
         answer: SuccessReply::Nothing,
         refusals: &[400, 404, 409, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/folders/{id}/search",
+        operation: "searchFolder",
+        tag: "folders",
+        summary: "Find files and directories below a directory by their names, page by page",
+        needs: WRITE,
+        query: &[
+            (
+                "path",
+                "a directory, from the top of the folder; left out: the top",
+            ),
+            ("q", "what names contain"),
+            ("limit", "1 to 500, 200 when left out"),
+            ("cursor", "from the page before"),
+        ],
+        answer: SuccessReply::Schema("FolderSearch"),
+        refusals: &[400, 404, 409, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/folders/{id}/usage",
+        operation: "getFolderUsage",
+        tag: "folders",
+        summary: "Count what the directories in a directory take of the disk",
+        needs: WRITE,
+        query: &[
+            (
+                "path",
+                "a directory, from the top of the folder; left out: the top",
+            ),
+            (
+                "fresh",
+                "true: count now, also where it was counted in the last ten minutes",
+            ),
+        ],
+        answer: SuccessReply::Schema("FolderUsage"),
+        refusals: &[400, 404, 409, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/copy",
+        operation: "copyFolderEntry",
+        tag: "folders",
+        summary: "Copy a file or a directory of a folder of yours to another place in it",
+        needs: WRITE,
+        body: Some("FolderCopy"),
+        status: 201,
+        answer: SuccessReply::Schema("FolderEntry"),
+        refusals: &[400, 404, 409, 413, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/folders/{id}/text",
+        operation: "readFolderText",
+        tag: "folders",
+        summary: "Take a file of text of a folder of yours, with its version",
+        needs: WRITE,
+        query: &[("path", "the file, from the top of the folder")],
+        answer: SuccessReply::Schema("FolderText"),
+        refusals: &[400, 404, 409, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/text",
+        operation: "createFolderText",
+        tag: "folders",
+        summary: "Make a file of text in a folder of yours",
+        needs: WRITE,
+        body: Some("NewFolderText"),
+        status: 201,
+        answer: SuccessReply::Schema("WrittenFolderText"),
+        refusals: &[400, 404, 409, 413, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/folders/{id}/text",
+        operation: "writeFolderText",
+        tag: "folders",
+        summary: "Write a file of text in the place of the version that you read (needs If-Match)",
+        needs: WRITE,
+        body: Some("NewFolderText"),
+        answer: SuccessReply::Schema("WrittenFolderText"),
+        refusals: &[400, 404, 409, 412, 413, 422, 428, 429, 503],
         ..ROUTE
     },
     DocumentedRoute {

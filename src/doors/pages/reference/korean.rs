@@ -182,6 +182,27 @@ const SUMMARIES: &[(&str, &str)] = &[
         "자기 폴더의 파일과 디렉터리를 폴더의 휴지통으로 옮기거나 완전히 지웁니다",
     ),
     (
+        "searchFolder",
+        "디렉터리 아래의 파일과 디렉터리를 이름으로 찾습니다",
+    ),
+    (
+        "getFolderUsage",
+        "디렉터리 안의 디렉터리마다 디스크에서 차지하는 크기를 셉니다",
+    ),
+    (
+        "copyFolderEntry",
+        "자기 폴더의 파일이나 디렉터리를 그 폴더의 다른 위치로 복사합니다",
+    ),
+    (
+        "readFolderText",
+        "자기 폴더의 텍스트 파일을 버전과 함께 보여 줍니다",
+    ),
+    ("createFolderText", "자기 폴더에 텍스트 파일을 만듭니다"),
+    (
+        "writeFolderText",
+        "읽은 버전의 텍스트 파일을 새 내용으로 변경합니다(If-Match 필요)",
+    ),
+    (
         "listRemovedEntries",
         "자기 폴더의 휴지통을 최근 것부터 1,000개까지 나열합니다",
     ),
@@ -865,10 +886,38 @@ const QUERIES: &[(&str, &str, &str)] = &[
         "폴더의 맨 위에서 시작하는 디렉터리. 없으면 맨 위",
     ),
     ("listFolderEntries", "q", "이름에 들어 있는 글자"),
+    (
+        "listFolderEntries",
+        "sort",
+        "name, size, modified_at. 앞에 -를 붙이면 거꾸로. 없으면 name",
+    ),
     ("listFolderEntries", "limit", "1부터 500까지, 없으면 200"),
     ("listFolderEntries", "cursor", "앞 쪽의 응답에 있는 값"),
     (
         "readFolderFile",
+        "path",
+        "폴더의 맨 위에서 시작하는 파일 경로",
+    ),
+    (
+        "searchFolder",
+        "path",
+        "폴더의 맨 위에서 시작하는 디렉터리. 없으면 맨 위",
+    ),
+    ("searchFolder", "q", "이름에 들어 있는 글자"),
+    ("searchFolder", "limit", "1부터 500까지, 없으면 200"),
+    ("searchFolder", "cursor", "앞 쪽의 응답에 있는 값"),
+    (
+        "getFolderUsage",
+        "path",
+        "폴더의 맨 위에서 시작하는 디렉터리. 없으면 맨 위",
+    ),
+    (
+        "getFolderUsage",
+        "fresh",
+        "true: 최근 10분 안에 세었어도 지금 다시 셉니다",
+    ),
+    (
+        "readFolderText",
         "path",
         "폴더의 맨 위에서 시작하는 파일 경로",
     ),

@@ -22,8 +22,12 @@ use super::super::components::{
 };
 use super::super::dialog::{DialogForm, DialogLink, DialogPage};
 use super::super::docs::DocsPage;
+use super::super::folder_browsing::{
+    FolderEditPage, FolderSearchPage, FolderUsagePage, SubfolderRow, TextConflict,
+};
 use super::super::folder_files::{
-    FolderEntryPage, FolderFileRow, FolderFilesPage, FolderRemovedPage, PathCrumb, RemovedFileRow,
+    FolderEntryPage, FolderFileRow, FolderFilesPage, FolderRemovedPage, NotebookOutput,
+    NotebookRow, PathCrumb, RemovedFileRow, SortLink,
 };
 use super::super::folder_shares::{FolderSessionRow, FolderShareRow, FolderSharesPage};
 use super::super::folders::{
@@ -443,6 +447,10 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             removal: "/folders/0199f0a3-6c1e-7d40/remove?path=train".into(),
             download: download.into(),
         };
+        let sorted = |order| SortLink {
+            href: "/folders/0199f0a3-6c1e-7d40/files?path=train&sort=size".into(),
+            order,
+        };
         let page = FolderFilesPage {
             t,
             f: layout(t, Nav::Folders, false),
@@ -452,6 +460,11 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             crumbs: crumbs(&[t.folders_title(), "data", "train"]),
             here: "train".into(),
             words: String::new(),
+            sort: "-size".into(),
+            by_name: sorted("none"),
+            by_size: sorted("descending"),
+            by_time: sorted("none"),
+            subfolders: "/folders/0199f0a3-6c1e-7d40/usage?path=train".into(),
             total: t.folder_files_total(2),
             usage: t.folder_files_usage("1.2 GiB", 1024, t.common_ago("3 min")),
             cut: match is_empty {
@@ -498,7 +511,14 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         };
         all.push((name, page.render()));
     }
-    for name in ["folder-entry", "folder-entry-table", "folder-entry-image"] {
+    folder_browsing(t, &mut all);
+    for name in [
+        "folder-entry",
+        "folder-entry-table",
+        "folder-entry-image",
+        "folder-entry-notebook",
+    ] {
+        let is_notebook = name == "folder-entry-notebook";
         let is_table = name == "folder-entry-table";
         let is_image = name == "folder-entry-image";
         let page = FolderEntryPage {
@@ -513,7 +533,25 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             download: "/api/v1/folders/0199f0a3-6c1e-7d40/files?path=a.csv".into(),
             zip: String::new(),
             removal: "/folders/0199f0a3-6c1e-7d40/remove?path=a.csv".into(),
-            text: (!is_table && !is_image).then(|| "one line\n".into()),
+            edit: "/folders/0199f0a3-6c1e-7d40/edit?path=a.csv".into(),
+            text: (!is_table && !is_image && !is_notebook).then(|| "one line\n".into()),
+            numbers: "1\n".into(),
+            cells: is_notebook.then(|| {
+                let output = |text: &str, image: &str, is_hidden| NotebookOutput {
+                    text: text.into(),
+                    image: image.into(),
+                    is_hidden,
+                };
+                vec![NotebookRow {
+                    is_code: true,
+                    source: "1 + 1".into(),
+                    outputs: vec![
+                        output("2", "", false),
+                        output("", "data:image/gif;base64,R0lGODlhAQABAAAAACw=", false),
+                        output("", "", true),
+                    ],
+                }]
+            }),
             table: is_table.then(|| vec![vec!["epoch".into(), "loss".into()]]),
             image: match is_image {
                 true => "/api/v1/folders/0199f0a3-6c1e-7d40/files?path=a.png".into(),
@@ -1492,6 +1530,107 @@ fn shared_app(t: Text, leads_on: bool) -> SharedAppPage {
         title: "Gradio".into(),
         owner: "mina".into(),
         leads_on,
+    }
+}
+
+/// What is found and counted below a directory, and a text that is edited.
+fn folder_browsing(t: Text, all: &mut Vec<(&'static str, Result<String, askama::Error>)>) {
+    const FILES: &str = "/folders/0199f0a3-6c1e-7d40/files?path=train";
+    let crumbs = || {
+        let one = |name: &str| PathCrumb {
+            name: name.into(),
+            href: FILES.into(),
+        };
+        vec![one(t.folders_title()), one("data")]
+    };
+    for (name, is_empty) in [("folder-search", false), ("folder-search-none", true)] {
+        let row = FolderFileRow {
+            name: "train/a.csv".into(),
+            href: "/folders/0199f0a3-6c1e-7d40/entry?path=train/a.csv".into(),
+            icon: "scroll-text",
+            kind: t.folder_files_file().into(),
+            size: "1.2 GiB".into(),
+            modified: "28 Feb 10:00".into(),
+            details: "/folders/0199f0a3-6c1e-7d40/entry?path=train/a.csv".into(),
+            removal: "/folders/0199f0a3-6c1e-7d40/remove?path=train/a.csv".into(),
+            download: "/api/v1/folders/0199f0a3-6c1e-7d40/files?path=train/a.csv".into(),
+        };
+        let page = FolderSearchPage {
+            t,
+            f: layout(t, Nav::Folders, false),
+            id: "0199f0a3-6c1e-7d40".into(),
+            writes: true,
+            crumbs: crumbs(),
+            here: "train".into(),
+            back: FILES.into(),
+            words: "a".into(),
+            rows: (!is_empty).then_some(row).into_iter().collect(),
+            looked: t.folder_browsing_looked(1234),
+            notes: match is_empty {
+                true => Vec::new(),
+                false => vec![
+                    t.folder_browsing_stopped().into(),
+                    t.folder_browsing_left_out().into(),
+                ],
+            },
+            next: (!is_empty).then(|| "/folders/0199f0a3-6c1e-7d40/search?cursor=x".into()),
+        };
+        all.push((name, page.render()));
+    }
+    let row = |name: String, href: &str, percent| SubfolderRow {
+        name,
+        href: href.into(),
+        icon: "folder",
+        size: "1.2 GiB".into(),
+        entries: "1024".into(),
+        percent,
+    };
+    let page = FolderUsagePage {
+        t,
+        f: layout(t, Nav::Folders, false),
+        crumbs: crumbs(),
+        back: FILES.into(),
+        rows: vec![
+            row(
+                "images".into(),
+                "/folders/0199f0a3-6c1e-7d40/usage?path=images",
+                84,
+            ),
+            row(t.folder_browsing_others(3), "", 10),
+            row(t.folder_browsing_here().into(), "", 6),
+        ],
+        counted: t.folder_browsing_counted(t.common_ago("3 min")),
+        note: t.folder_browsing_partly().into(),
+        fresh: "/folders/0199f0a3-6c1e-7d40/usage?path=train&fresh=true".into(),
+    };
+    all.push(("folder-usage", page.render()));
+    for name in ["folder-edit", "folder-edit-new", "folder-edit-conflict"] {
+        let is_new = name == "folder-edit-new";
+        let conflict = (name == "folder-edit-conflict").then(|| TextConflict {
+            first: 2,
+            theirs: "lr = 0.1".into(),
+            own: "lr = 0.2".into(),
+            is_cut: true,
+        });
+        let page = FolderEditPage {
+            t,
+            f: layout(t, Nav::Folders, false),
+            id: "0199f0a3-6c1e-7d40".into(),
+            crumbs: crumbs(),
+            title: match is_new {
+                true => t.folder_browsing_new().into(),
+                false => "notes.md".into(),
+            },
+            path: "train/notes.md".into(),
+            is_new,
+            name: String::new(),
+            text: "epoch = 3\nlr = 0.2\n".into(),
+            tag: "2a-9-1.0-1.0".into(),
+            ending: "lf",
+            conflict,
+            back: FILES.into(),
+        };
+        all.push((name, page.render()));
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::folders::{
@@ -24,9 +24,11 @@ use store::folders::FolderStore;
 use store::folders::archive::{ArchiveFormat, FolderArchive};
 use store::folders::failure::FolderError;
 use store::folders::listing::{EntryQuery, FolderEntry};
+use store::folders::ordered::{EntrySortKey, SortedPosition, SortedQuery};
 use store::folders::position::EntryPosition;
 use tokio::task::JoinHandle;
 
+use super::notebook::{self, MAX_NOTEBOOK_BYTES, NotebookCell};
 use super::turns::FolderTurn;
 use super::{FolderTurns, find, note, permitted};
 use crate::access::{self, Caller, Lease};
@@ -37,12 +39,12 @@ use crate::catalog::{Lane, origin};
 use crate::{Failure, Server, ServerFault};
 
 /// Entries of a page, where none are asked for.
-const PAGE: usize = 200;
+pub(super) const PAGE: usize = 200;
 /// Entries of a page. Higher: pages that take long to draw. Lower: programs ask more often, and each page costs a look at
 /// the whole directory.
-const MAX_PAGE_ENTRIES: usize = 500;
+pub(super) const MAX_PAGE_ENTRIES: usize = 500;
 /// Bytes of the words that names are searched for.
-const MAX_WORDS: usize = 4096;
+pub(super) const MAX_WORDS: usize = 4096;
 /// Paths that are removed by one request. Higher: a request holds a thread for longer. Lower: programs ask more often.
 const MAX_REMOVED_AT_ONCE: usize = 1000;
 /// Bytes of a file that are read to be shown. Higher: pages that take long to draw. Lower: a log shows less of itself.
@@ -50,6 +52,8 @@ const MAX_PREVIEW_BYTES: usize = 256 << 10;
 /// Lines and columns of a table that are shown. More: as `MAX_PREVIEW_BYTES`.
 const MAX_PREVIEW_ROWS: usize = 200;
 const MAX_PREVIEW_COLUMNS: usize = 50;
+/// Held while a notebook is read: its tree may take twenty times its bytes, and two at once twice as much.
+static NOTEBOOKS: Mutex<()> = Mutex::new(());
 /// Bytes of one piece of a download, of which one is read ahead. Higher: more memory for each. Lower: more calls.
 const PIECE: u64 = 128 << 10;
 /// Between two looks whether the right to a folder still holds whose files are on their way. Longer: more is taken after its end
@@ -67,10 +71,11 @@ pub struct DirectoryPage {
     pub whole: bool,
 }
 
-/// One page of a directory: directories first, then all else, by name.
+/// One page of a directory: directories first, then all else, by name or as it is asked for.
 ///
 /// Errors: `folder.not-found`, `folder.files-own`, `folder.right-missing`, `folder.in-trash`, `folder.purging`; `folder.path-invalid`,
-/// `folder.entry-not-found`, `folder.entry-link`; `limit.out-of-range`, `cursor.invalid`, `query.too-long`.
+/// `folder.entry-not-found`, `folder.entry-link`; `limit.out-of-range`, `cursor.invalid`, `query.too-long`; `sort.unknown`,
+/// `folder.sort-too-many`.
 pub async fn list(
     server: &Server,
     caller: &Caller,
@@ -80,6 +85,7 @@ pub async fn list(
     let limit = wanted.limit.unwrap_or(PAGE);
     let path = wanted.path.clone();
     let (words, asked) = (wanted.q.clone(), wanted.cursor.clone());
+    let sort = wanted.sort.clone();
     let signing = server.catalog().founding().cursor_key;
     let done = on_files(
         server,
@@ -98,9 +104,43 @@ pub async fn list(
                     .into());
             }
             let path = FolderPath::parse(&path).map_err(|refusal| refusal.at("/path"))?;
-            let bound = format!("entries|{}|{path}|{words}", folder.id);
-            let after = match asked.as_deref() {
-                None | Some("") => None,
+            let bound = format!("entries|{}|{path}|{words}|{sort}", folder.id);
+            let asked = asked.as_deref().filter(|text| !text.is_empty());
+            if let Some((key, descending)) = sort_of(&sort)? {
+                let after = match asked {
+                    None => None,
+                    Some(text) => {
+                        let place = cursor::read::<(bool, i64, Vec<u8>)>(&signing, &bound, text)?;
+                        let (is_behind, value, name) = place;
+                        Some(SortedPosition {
+                            is_behind,
+                            value,
+                            name,
+                        })
+                    }
+                };
+                let query = SortedQuery {
+                    key,
+                    descending,
+                    after,
+                    words,
+                    limit,
+                };
+                let page = store.list_sorted(folder.id, &path, &query)?;
+                let next = page
+                    .next
+                    .map(|last| (last.is_behind, last.value, last.name));
+                let items = page.entries.iter();
+                let items = items.filter_map(|one| Some(view(&path.child(&one.name)?, one)));
+                let list = ListPage {
+                    items: items.collect(),
+                    next_cursor: next.map(|last| cursor::write(&signing, &bound, &last)),
+                    estimated_total: page.total,
+                };
+                return Ok((path.to_string(), list, true));
+            }
+            let after = match asked {
+                None => None,
                 Some(text) => Some(cursor::read::<(bool, Vec<u8>)>(&signing, &bound, text)?),
             };
             let query = EntryQuery {
@@ -129,6 +169,21 @@ pub async fn list(
     })
 }
 
+/// What a word of `sort` asks for; None: by name, as directories are listed.
+fn sort_of(word: &str) -> Result<Option<(EntrySortKey, bool)>, FolderError> {
+    let (descending, key) = match word.strip_prefix('-') {
+        Some(key) => (true, key),
+        None => (false, word),
+    };
+    match (key, descending) {
+        ("" | "name", false) => Ok(None),
+        ("name", true) => Ok(Some((EntrySortKey::Name, true))),
+        ("size", descending) => Ok(Some((EntrySortKey::Size, descending))),
+        ("modified_at", descending) => Ok(Some((EntrySortKey::Modified, descending))),
+        _ => Err(refusals::folder_sort_unknown().at("/sort").into()),
+    }
+}
+
 /// A file as a page shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilePreview {
@@ -139,6 +194,11 @@ pub enum FilePreview {
     },
     Table {
         rows: Vec<Vec<String>>,
+        is_cut: bool,
+    },
+    /// A notebook, of which nothing is run.
+    Notebook {
+        cells: Vec<NotebookCell>,
         is_cut: bool,
     },
     /// An image of a sort that browsers show and no script is in.
@@ -200,24 +260,31 @@ fn preview(
     if open.image.is_some() {
         return Ok(FilePreview::Image);
     }
-    let mut head = vec![0; MAX_PREVIEW_BYTES];
-    let mut length = 0;
-    while length < head.len() {
-        match open.file.read_at(&mut head[length..], length as u64) {
-            Ok(0) => break,
-            Ok(read) => length += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // What a disk cannot read is not shown; a download says so.
-            Err(_) => return Ok(FilePreview::Nothing),
+    let name = path.shown_name().to_lowercase();
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+    // Half a notebook is none.
+    if ending == Some("ipynb")
+        && open.size <= MAX_NOTEBOOK_BYTES as u64
+        && let Some(bytes) = read_head(&open.file, MAX_NOTEBOOK_BYTES)
+        && let Some(text) = text_of(&bytes, false)
+    {
+        // It guards nothing that a panic could leave half done.
+        let alone = NOTEBOOKS.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = notebook::cells(text);
+        drop(alone);
+        if let Some((cells, is_cut)) = read {
+            return Ok(FilePreview::Notebook { cells, is_cut });
         }
     }
-    head.truncate(length);
-    let is_cut = open.size > length as u64;
+    // What a disk cannot read is not shown; a download says so.
+    let Some(head) = read_head(&open.file, MAX_PREVIEW_BYTES) else {
+        return Ok(FilePreview::Nothing);
+    };
+    let is_cut = open.size > head.len() as u64;
     let Some(text) = text_of(&head, is_cut) else {
         return Ok(FilePreview::Nothing);
     };
-    let name = path.shown_name().to_lowercase();
-    let delimiter = match name.rsplit_once('.').map(|(_, ending)| ending) {
+    let delimiter = match ending {
         Some("csv") => b',',
         Some("tsv") => b'\t',
         _ => {
@@ -228,8 +295,24 @@ fn preview(
     Ok(table(text, delimiter, is_cut))
 }
 
+/// The begin of a file, at most `most` bytes; None where the disk cannot read it.
+pub(super) fn read_head(file: &std::fs::File, most: usize) -> Option<Vec<u8>> {
+    let mut head = vec![0; most];
+    let mut length = 0;
+    while length < head.len() {
+        match file.read_at(&mut head[length..], length as u64) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
+    head.truncate(length);
+    Some(head)
+}
+
 /// The text that bytes are; None where they are none.
-fn text_of(bytes: &[u8], is_cut: bool) -> Option<&str> {
+pub(super) fn text_of(bytes: &[u8], is_cut: bool) -> Option<&str> {
     if bytes.contains(&0) {
         return None;
     }
@@ -729,7 +812,10 @@ pub fn lease(server: &Server, caller: &Caller, folder: FolderId, verb: FolderVer
     })
 }
 
-fn may_still(
+/// Whether the caller may still do `verb` with a folder, as `lease` asks.
+///
+/// Errors: `folder.not-found`; as `folder_for`.
+pub(super) fn may_still(
     server: &Server,
     caller: &Caller,
     folder: FolderId,
@@ -824,11 +910,11 @@ async fn changed(server: &Server, caller: &Caller, folder: Folder, how: &'static
     }
 }
 
-fn parsed(path: &str) -> Result<FolderPath, FolderError> {
+pub(super) fn parsed(path: &str) -> Result<FolderPath, FolderError> {
     Ok(FolderPath::parse(path).map_err(|refusal| refusal.at("/path"))?)
 }
 
-fn view(path: &FolderPath, entry: &FolderEntry) -> FolderEntryView {
+pub(super) fn view(path: &FolderPath, entry: &FolderEntry) -> FolderEntryView {
     FolderEntryView {
         name: path.shown_name(),
         path: path.to_string(),

@@ -19,6 +19,14 @@ const MAX_TURNS: usize = 64;
 /// Archives that one user takes at once. Higher: each has many directories open, and a zip its list in memory. Lower: a user
 /// takes several directories one after the other.
 const MAX_USER_ARCHIVES: usize = 4;
+/// Searches and counts that one user, and all users, have at once; those of other users wait. Higher: each takes 32 MiB of
+/// memory and the disk. Lower: users wait for each other.
+const MAX_USER_SEARCHES: usize = 2;
+const MAX_SEARCHES: usize = 4;
+/// Copies inside folders that one user, and all users, have at once; those of other users wait. Higher: copies take the threads
+/// of all other works, and the disk. Lower: users wait for each other.
+const MAX_USER_COPIES: usize = 2;
+const MAX_COPIES: usize = 8;
 /// Works on one volume that run at once. Higher: more threads hang with it. Lower: its users wait for each other.
 const MAX_VOLUME_TURNS: usize = 8;
 /// Folders whose removed files are given back at once. Higher: the disk is slow for sessions. Lower: the room of small
@@ -29,6 +37,8 @@ const MAX_EMPTYING: usize = 4;
 #[derive(Debug)]
 pub(crate) struct FolderTurns {
     all: Arc<Semaphore>,
+    searches: Arc<Semaphore>,
+    copies: Arc<Semaphore>,
     users: Mutex<HashMap<(UserId, FolderWork), usize>>,
     /// One for each volume that was ever worked on.
     volumes: Mutex<HashMap<VolumeId, Arc<Semaphore>>>,
@@ -42,6 +52,8 @@ pub(crate) struct FolderTurns {
 enum FolderWork {
     Request,
     Archive,
+    Search,
+    Copy,
 }
 
 /// Folders whose removed files wait for a thread that gives their room back.
@@ -55,6 +67,8 @@ impl Default for FolderTurns {
     fn default() -> Self {
         Self {
             all: Arc::new(Semaphore::new(MAX_TURNS)),
+            searches: Arc::new(Semaphore::new(MAX_SEARCHES)),
+            copies: Arc::new(Semaphore::new(MAX_COPIES)),
             users: Mutex::default(),
             volumes: Mutex::default(),
             emptying: Mutex::default(),
@@ -123,6 +137,37 @@ impl FolderTurns {
     /// Errors: as `enter`.
     pub(super) fn enter_archive(self: &Arc<Self>, user: UserId) -> Result<FolderTurn, Refusal> {
         self.count((user, FolderWork::Archive), MAX_USER_ARCHIVES)
+    }
+
+    /// Waits until there is room for one more search or count. One on a volume waits for none elsewhere, and keeps none waiting:
+    /// the works of the volume bound it.
+    ///
+    /// Errors: as `enter`.
+    pub(super) async fn enter_search(
+        self: &Arc<Self>,
+        user: UserId,
+        volume: Option<VolumeId>,
+    ) -> Result<FolderTurn, Refusal> {
+        let mut turn = self.count((user, FolderWork::Search), MAX_USER_SEARCHES)?;
+        if volume.is_none() {
+            turn._permit = Arc::clone(&self.searches).acquire_owned().await.ok();
+        }
+        Ok(turn)
+    }
+
+    /// As `enter_search`, for a copy inside a folder.
+    ///
+    /// Errors: as `enter`.
+    pub(super) async fn enter_copy(
+        self: &Arc<Self>,
+        user: UserId,
+        volume: Option<VolumeId>,
+    ) -> Result<FolderTurn, Refusal> {
+        let mut turn = self.count((user, FolderWork::Copy), MAX_USER_COPIES)?;
+        if volume.is_none() {
+            turn._permit = Arc::clone(&self.copies).acquire_owned().await.ok();
+        }
+        Ok(turn)
     }
 
     /// Waits until there is room for one more piece of a file, which no user is refused.
@@ -225,6 +270,51 @@ mod tests {
         drop((own, other, again, archives));
         assert!(turns.users().is_empty());
         assert_eq!(turns.all.available_permits(), MAX_TURNS);
+    }
+
+    #[tokio::test]
+    async fn one_user_has_so_many_searches_at_once() {
+        let turns = Arc::new(FolderTurns::default());
+        let user = |number: u128| UserId(uuid::Uuid::from_u128(number));
+        let mut held = Vec::new();
+        for number in 0..MAX_SEARCHES as u128 {
+            let own = turns.enter_search(user(number / MAX_USER_SEARCHES as u128), None);
+            held.push(own.await.expect("there is room"));
+        }
+        let refused = turns
+            .enter_search(user(0), None)
+            .await
+            .expect_err("too many");
+        assert_eq!(refused.code, "folder.too-many-at-once");
+        let waiting = tokio::spawn({
+            let turns = Arc::clone(&turns);
+            async move { turns.enter_search(user(9), None).await.map(|_| ()) }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished(), "others wait");
+        let volume = Some(VolumeId(uuid::Uuid::from_u128(1)));
+        let elsewhere = turns.enter_search(user(8), volume).await;
+        drop(elsewhere.expect("a volume keeps to itself"));
+        held.pop();
+        waiting.await.expect("it ends").expect("there is room");
+    }
+
+    #[tokio::test]
+    async fn one_user_has_so_many_copies_at_once() {
+        let turns = Arc::new(FolderTurns::default());
+        let user = |number: u128| UserId(uuid::Uuid::from_u128(number));
+        let mut held = Vec::new();
+        for _ in 0..MAX_USER_COPIES {
+            let own = turns.enter_copy(user(1), None);
+            held.push(own.await.expect("there is room"));
+        }
+        let refused = turns.enter_copy(user(1), None).await.expect_err("too many");
+        assert_eq!(refused.code, "folder.too-many-at-once");
+        let other = turns.enter_copy(user(2), None).await;
+        held.push(other.expect("others have theirs"));
+        assert_eq!(turns.copies.available_permits(), MAX_COPIES - held.len());
+        drop(held);
+        assert_eq!(turns.copies.available_permits(), MAX_COPIES);
     }
 
     #[tokio::test]

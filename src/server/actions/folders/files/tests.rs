@@ -226,6 +226,21 @@ async fn a_page_shows_the_begin_of_a_file() {
         is_cut: false,
     };
     assert_eq!(shown("a.csv").await, table);
+    write("half.ipynb", b"{\"nbformat\": 4, \"cells\": [");
+    let half = shown("half.ipynb").await;
+    assert!(matches!(half, FilePreview::Text { .. }), "{half:?}");
+    let cell = serde_json::json!({
+        "cell_type": "code", "source": "1 + 1", "outputs": [
+            {"output_type": "display_data", "data": {"text/html": "<script>alert(1)</script>"}},
+        ],
+    });
+    let notebook = serde_json::json!({"nbformat": 4, "cells": [cell]});
+    write("a.IPYNB", notebook.to_string().as_bytes());
+    let FilePreview::Notebook { cells, is_cut } = shown("a.IPYNB").await else {
+        panic!("no notebook");
+    };
+    assert!(cells.len() == 1 && !is_cut);
+    assert_eq!(cells[0].outputs, [notebook::CellOutput::Hidden]);
     let FilePreview::Table { rows, is_cut } = shown("long.csv").await else {
         panic!("no table");
     };
@@ -261,6 +276,36 @@ async fn a_cursor_is_of_one_directory_and_its_words() {
         let refused = list(&two.server, &two.abe, &id, &asked).await;
         assert_eq!(code(refused), "limit.out-of-range");
     }
+}
+
+#[tokio::test]
+async fn a_directory_is_sorted_as_it_is_asked_for() {
+    let two = TwoDomains::open().await;
+    let data = two.made(&two.abe, "data").await;
+    let id = data.id.to_string();
+    for (name, size) in [("a", 30), ("b", 10), ("c", 20)] {
+        std::fs::write(place(&two, &data).join(name), vec![b'x'; size]).unwrap();
+    }
+    let mut asked = FolderEntryQuery {
+        sort: "-size".to_owned(),
+        limit: Some(2),
+        ..FolderEntryQuery::default()
+    };
+    let names = |page: &ListPage<FolderEntryView>| {
+        let names = page.items.iter().map(|one| one.name.as_str());
+        names.collect::<Vec<_>>().join(" ")
+    };
+    let first = list(&two.server, &two.abe, &id, &asked).await.unwrap().page;
+    assert_eq!((names(&first).as_str(), first.estimated_total), ("a c", 3));
+    asked.cursor = first.next_cursor;
+    let second = list(&two.server, &two.abe, &id, &asked).await.unwrap().page;
+    assert_eq!((names(&second).as_str(), second.next_cursor), ("b", None));
+    asked.sort = "size".to_owned();
+    let refused = list(&two.server, &two.abe, &id, &asked).await;
+    assert_eq!(code(refused), "cursor.invalid", "of another order");
+    asked.sort = "colour".to_owned();
+    let refused = list(&two.server, &two.abe, &id, &asked).await;
+    assert_eq!(code(refused), "sort.unknown");
 }
 
 #[tokio::test]
