@@ -516,6 +516,9 @@ pub struct LaunchArguments {
     /// Number of copies; the name gets -1, -2, …
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub replicas: u32,
+    /// Containers of the session, on one node, each with these amounts; they reach one another as main1, sub1, …
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub containers: u32,
     /// How urgent it is, 0 to 100; more than 10 needs a policy that allows it [default: 10]
     #[arg(long, value_name = "NUMBER")]
     pub priority: Option<u32>,

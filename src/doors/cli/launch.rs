@@ -326,6 +326,9 @@ pub(super) fn body(
     }
     body.insert("labels".into(), pairs(&order.label, None, "label")?);
     body.insert("replicas".into(), order.replicas.into());
+    if order.containers != 1 {
+        body.insert("containers".into(), order.containers.into());
+    }
     if let Some(name) = &order.name {
         body.insert("name".into(), name.clone().into());
     }

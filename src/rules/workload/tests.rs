@@ -61,6 +61,7 @@ fn session() -> Session {
             max_runtime_seconds: None,
             start_at: None,
             depends_on: Vec::new(),
+            containers: 1,
         },
         at(0),
     );

@@ -26,6 +26,7 @@ fn plain_batch() -> RequestedLaunch {
         max_runtime_seconds: None,
         start_at: None,
         depends_on: Vec::new(),
+        containers: 1,
     }
 }
 

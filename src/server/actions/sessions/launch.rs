@@ -972,7 +972,7 @@ pub async fn duplicate(
     server.catalog().read_now("duplicate a session", |view| {
         let row = find(view, caller, Permission::SessionsRead, id)?;
         refuse_document_gone(&row)?;
-        let demand = row.spec.demand;
+        let demand = row.spec.of_each();
         let project = view.project(row.project)?.map(|p| p.name.to_string());
         let group = NameCache::new(view)?.show(&row)?.group;
         // By name they would be folders of the caller, under the command of another user.
@@ -1001,6 +1001,7 @@ pub async fn duplicate(
                 gpu_memory: demand.gpu_memory,
                 mig: demand.mig,
             },
+            containers: row.spec.containers,
             replicas: 1,
             timeout_seconds: row.spec.timeout_seconds,
             max_runtime_seconds: row.spec.max_runtime_seconds,
