@@ -787,6 +787,8 @@ pub struct Exec {
     #[arg(short, long)]
     pub user: Option<String>,
     #[command(flatten)]
+    pub container: InContainer,
+    #[command(flatten)]
     pub session: Named,
     /// Program and arguments; a shell when left out
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
@@ -802,7 +804,16 @@ pub struct Logs {
     #[arg(long, value_name = "BYTE", default_value_t = 0)]
     pub since: u64,
     #[command(flatten)]
+    pub container: InContainer,
+    #[command(flatten)]
     pub session: Named,
+}
+
+#[derive(Debug, Clone, Default, Args)]
+pub struct InContainer {
+    /// Container of the session: main1, sub1, sub2, … [default: main1]
+    #[arg(long, value_name = "CONTAINER")]
+    pub container: Option<String>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -810,6 +821,8 @@ pub struct Attach {
     /// Show output only
     #[arg(long)]
     pub no_input: bool,
+    #[command(flatten)]
+    pub container: InContainer,
     #[command(flatten)]
     pub session: Named,
 }

@@ -10,10 +10,12 @@ use rules::notices;
 use rules::permissions::{Permission, own, reach};
 use rules::placement::{self, Explanation};
 use rules::reasons;
+use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{Session, SessionKind, SessionState};
 use rules::tenancy::Scope;
 use rules::units::Timestamp;
+use rules::workload::container::index_of;
 use rules::world::ClusterSnapshot;
 
 use super::{allowed, budgets, cursor, query};
@@ -286,14 +288,30 @@ pub(super) fn history(
     Ok(rows.into_iter().map(view::event).collect())
 }
 
-/// Leave to enter a session: its container, and what it is called.
+/// Leave to enter a session: its container, the main one unless another is asked for, and what it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryTicket {
     pub container: ContainerName,
+    /// How many it has.
+    pub containers: u32,
     pub session: SessionId,
     pub name: SessionName,
     pub kind: SessionKind,
     pub state: SessionState,
+}
+
+impl EntryTicket {
+    /// The same for the container that is called so, `main1` or `sub1`; for the same one where none is named.
+    ///
+    /// Errors: `container.not-found`.
+    pub fn within(mut self, container: Option<&str>) -> Result<Self, Refusal> {
+        if let Some(name) = container {
+            let unknown = || refusals::container_unknown(&self.name, name).at("/container");
+            let index = index_of(name).filter(|index| *index < self.containers);
+            self.container.index = index.ok_or_else(unknown)?;
+        }
+        Ok(self)
+    }
 }
 
 /// Checks that the caller may enter a session: its terminal, commands in it, its ports. The state is
@@ -346,6 +364,7 @@ fn entry(row: Session) -> (EntryTicket, Scope) {
     let scope = row.scope();
     let ticket = EntryTicket {
         container: row.container(),
+        containers: row.spec.containers,
         session: row.id,
         state: row.state(),
         name: row.name,

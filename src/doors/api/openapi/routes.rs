@@ -254,6 +254,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         query: &[
             ("since", "first byte wanted"),
             ("follow", "1: stay until the session is over"),
+            ("container", "main1 or sub1; the main one when left out"),
         ],
         answer: SuccessReply::Text,
         refusals: &[400, 404, 409, 429],
@@ -265,7 +266,11 @@ pub const ROUTES: &[DocumentedRoute] = &[
         tag: "streams",
         summary: "The terminal of the main process",
         needs: ENTER,
-        query: &[("cols", "columns"), ("rows", "rows")],
+        query: &[
+            ("cols", "columns"),
+            ("rows", "rows"),
+            ("container", "main1 or sub1; the main one when left out"),
+        ],
         status: 101,
         answer: SuccessReply::Socket("v1.term"),
         refusals: &[404, 409, 422, 426],
@@ -284,6 +289,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
             ("user", "name, or uid[:gid]"),
             ("cols", "columns; with rows: gives it a terminal"),
             ("rows", "rows"),
+            ("container", "main1 or sub1; the main one when left out"),
         ],
         status: 101,
         answer: SuccessReply::Socket("v1.term"),
