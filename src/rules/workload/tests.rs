@@ -353,6 +353,29 @@ fn the_end_of_the_main_container_stops_the_others_and_is_the_sessions() {
 }
 
 #[test]
+fn all_containers_of_a_session_get_their_places_together_on_one_node() {
+    let mut session = session();
+    session.lifecycle = Lifecycle::Pending;
+    session.spec.containers = 3;
+    session.spec.demand = session.spec.demand.times(3);
+    session.place(ONE, vec![share(75)], started(), at(3));
+    let roles: Vec<String> = session
+        .containers()
+        .iter()
+        .map(SessionContainer::role)
+        .collect();
+    assert_eq!(roles, ["main1", "sub1", "sub2"]);
+    for container in session.containers() {
+        let shares: Vec<u32> = container.devices.iter().map(|one| one.share.0).collect();
+        assert_eq!((container.node, shares), (ONE, vec![25]));
+    }
+    // Together they hold what was asked, not three times that.
+    let held = crate::metering::Allocated::of(&session).expect("it has a place");
+    assert_eq!((held.cpu, held.gpu), (300, 75));
+    assert_eq!(session.spec.of_each().cpu, CpuShare(100));
+}
+
+#[test]
 fn a_sub_container_that_fails_fails_its_session() {
     let lost = || ReportedState::Lost {
         reason: reasons::session_container_gone(),
@@ -361,7 +384,12 @@ fn a_sub_container_that_fails_fails_its_session() {
         reason: Reason::from_parts("image.unreadable".into(), "Broken.".into()),
     };
     for (state, outcome, reason, exit_code) in [
-        (exit(1, 5), Outcome::Failed, "session.exit-code", Some(1)),
+        (
+            exit(1, 5),
+            Outcome::Failed,
+            "session.container-ended",
+            Some(1),
+        ),
         (lost(), Outcome::Lost, "session.container-gone", None),
         (refused(), Outcome::Refused, "image.unreadable", None),
     ] {
