@@ -37,6 +37,8 @@ print "looked\n";
 sleep 5000;
 "#;
 
+/// Promise (Isolation and access): The containers of one session find one another by name over a private network, which
+/// leaves nothing on the machine. No other session reaches it, and the end of one that fails is the end of all.
 #[test]
 fn containers_of_a_session_find_one_another_and_nothing_else_finds_them() {
     let name = "containers_of_a_session_find_one_another_and_nothing_else_finds_them";
