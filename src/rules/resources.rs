@@ -361,7 +361,9 @@ impl DeviceAllocation {
 /// The grant of a session, in equal parts for so many containers, in their order. A share of a device is cut where a part
 /// ends in it, and its memory with it. The last part takes what does not divide. Costs one visit a device and a container.
 pub fn in_parts(grant: &[DeviceShare], containers: u32) -> Vec<Vec<DeviceShare>> {
-    let containers = containers.max(1);
+    if containers <= 1 {
+        return vec![grant.to_vec()];
+    }
     let all: u32 = grant.iter().map(|one| one.share.0).sum();
     let each = all / containers;
     let mut parts = vec![Vec::new(); containers as usize];

@@ -491,7 +491,7 @@ async fn read_one(
             }
             _ => None,
         },
-        instead: (session.state == SessionState::Pending && may_write)
+        instead: (session.state == SessionState::Pending && may_write && session.containers == 1)
             .then(|| presenter::smaller(t, &why, given.gpu, devices.policy))
             .flatten(),
         steps: if matches!(

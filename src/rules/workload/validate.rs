@@ -94,7 +94,8 @@ impl RequestedLaunch {
     ///
     /// Errors: the first static fault, with its code and its field, in this order: replicas, name, remarks,
     /// priority and yielding, a share of 0, image, number of dependencies, time limits by kind and start, amounts, number of
-    /// containers and what that many cannot have, command, variables, size of all text, ranges of the time limits. Costs one visit of each text.
+    /// containers and what that many cannot have, command, variables, size of all text, ranges of the time limits. Costs
+    /// one visit of each text.
     pub fn validate(self, now: Timestamp) -> Result<ValidatedLaunch, Refusal> {
         if !(1..=MAX_REPLICAS).contains(&self.replicas) {
             return Err(refusals::replicas_out_of_range(MAX_REPLICAS).at("/replicas"));
@@ -304,7 +305,7 @@ impl RequestedResize {
     /// Errors: what can never be right, in every state of the session: a share beside a partition, no share
     /// while it runs with one, amounts that are possible on no machine.
     pub fn validate(&self, session: &Session) -> Result<Demand, Refusal> {
-        if session.spec.containers > 1 {
+        if session.spec.containers > 1 && *self != Self::default() {
             return Err(refusals::containers_resize().at("/resources"));
         }
         let mut demand = session.spec.demand;

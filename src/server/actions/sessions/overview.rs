@@ -304,7 +304,7 @@ pub async fn samples(
                 .await?
         }
     };
-    let demand = row.spec.demand;
+    let demand = row.spec.of_each();
     let held = row.holds();
     let granted: Bytes = held.iter().map(|part| part.memory).sum();
     let simulated = held.iter().any(|part| part.simulated);
