@@ -322,21 +322,31 @@ pub async fn enter(server: &Server, caller: &Caller, id: &str) -> Result<EntryTi
     Ok(ticket)
 }
 
-/// As `enter`, of a session as SSH names it: `SESSION`, or `OWNER+SESSION` for one of another user.
+/// As `enter`, of a session as SSH names it: `SESSION`, or `OWNER+SESSION` for one of another user; behind it, where one is
+/// meant that is not the main one, a dot and the name of the container.
 pub async fn enter_by_name(
     server: &Server,
     caller: &Caller,
     text: &str,
 ) -> Result<EntryTicket, Failure> {
+    let (text, container) = with_container(text);
     let Some((owner, name)) = text.split_once('+') else {
-        return enter(server, caller, text).await;
+        return Ok(enter(server, caller, text).await?.within(container)?);
     };
     let (ticket, scope) = server.catalog().read_now("enter a session", |view| {
         let row = find_of_owner(view, caller, Permission::SessionsEnter, owner, name)?;
         Ok(entry(row))
     })?;
     repeated::entered(server, caller, ticket.session.to_string(), scope);
-    Ok(ticket)
+    Ok(ticket.within(container)?)
+}
+
+/// `SESSION.sub1` as the two names that it is. The name of a session has no dot; that of a user may.
+fn with_container(text: &str) -> (&str, Option<&str>) {
+    match text.rsplit_once('.') {
+        Some((session, name)) if index_of(name).is_some() => (session, Some(name)),
+        _ => (text, None),
+    }
 }
 
 /// Checks that the caller may read a session's log, which stays after its end. Who reads that of another has a row of the
