@@ -1240,6 +1240,7 @@ async fn answered(
                 mig: request.resources.mig,
                 ..Demand::default()
             };
+            let demand = demand.times(request.containers);
             let now = console.server.clock().now();
             let replicas = u64::from(request.replicas);
             let preview = there.pictured(visit, &explained, &demand, replicas, now);

@@ -507,7 +507,7 @@ async fn read_one(
         log_note: t.logs_lines(shown_log.lines().count() as u64),
         log_text: shown_log,
         log_wraps: look.wraps(),
-        log_other: log_address((&id, &look.container), q, !look.wraps()),
+        log_other: log_address((id.as_str(), look.container.as_str()), q, !look.wraps()),
         within,
         view: match tab {
             SessionTab::Metrics => session_charts::view(t, clock, &session, &samples, span),

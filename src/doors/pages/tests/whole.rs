@@ -611,6 +611,8 @@ async fn hostile_text_never_breaks_a_form() {
         ("memory", "0"),
         ("replicas", "10000"),
         ("replicas", "many"),
+        ("containers", "21"),
+        ("containers", "many"),
         ("max_runtime", "-5"),
         ("start_at", "tomorrow"),
         ("after", "nobody-knows"),
