@@ -55,6 +55,10 @@ const MAX_STREAMS: usize = 32;
 /// its last output, as long as it runs. Fewer: a session has fewer apps.
 const MAX_BACKGROUND: usize = 8;
 
+/// What an SSH client in a container of several is told of the others: nothing stands between them that could pass itself
+/// off as one, and their keys are new with each server.
+const NEIGHBOURS: &str = "Host main1 sub*\n    StrictHostKeyChecking no\n    UserKnownHostsFile /dev/null\n    LogLevel ERROR\n";
+
 /// Connections that have not said what they want, or wait for a short answer; the next waits in the
 /// socket's queue until one has said it or is let go. Streams take none of these places, so a client that
 /// wants a stop or a kill always finds one.
@@ -572,6 +576,16 @@ impl Shim {
         ] {
             let file = stage.write_file(&format!("files/{name}"), text)?;
             stage.show_file(&file, &format!("/etc/{name}"), FileUse::Read)?;
+        }
+        if members.is_some() {
+            let file = stage.write_file("files/ssh_config", NEIGHBOURS)?;
+            // An image without a client of its own settings gets them where every client looks.
+            let is_bare = !rootfs::directory_inside(&root, "/etc/ssh");
+            let at = match is_bare {
+                true => "/etc/ssh/ssh_config",
+                false => "/etc/ssh/ssh_config.d/fardel.conf",
+            };
+            stage.show_file(&file, at, FileUse::Read)?;
         }
         let (in_proc, files): (Vec<_>, Vec<_>) = order
             .files

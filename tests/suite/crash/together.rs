@@ -80,6 +80,8 @@ fn containers_of_a_session_find_one_another_and_nothing_else_finds_them() {
         2
     );
 
+    speak_over_ssh(&installation);
+
     let unknown = installation
         .get(&format!("/api/v1/sessions/{pair}/logs?container=sub2"))
         .expect("an answer");
@@ -175,6 +177,41 @@ fn waits_for(installation: &Installation, id: &str, container: Option<&str>, wor
             show(installation, id)
         )
     });
+}
+
+/// Each container of the session `pair` runs a program in each by its name, and the stranger in none, where this machine
+/// has a client to try it with.
+fn speak_over_ssh(installation: &Installation) {
+    if !std::path::Path::new("/usr/bin/ssh").exists() {
+        return;
+    }
+    let said = |container: &str, session: &str, to: &str| {
+        let asked = installation
+            .command(&[
+                "exec",
+                "--container",
+                container,
+                session,
+                "ssh",
+                "-o",
+                "BatchMode=yes",
+                "-o",
+                "ConnectTimeout=5",
+                to,
+                "cat",
+                "/etc/hostname",
+            ])
+            .output()
+            .expect("it can be started");
+        String::from_utf8_lossy(&asked.stdout).trim().to_owned()
+    };
+    for (from, to) in [("main1", "sub1"), ("sub1", "main1"), ("main1", "main1")] {
+        wait_until(TIMEOUT, || said(from, "pair", to) == to)
+            .unwrap_or_else(|()| panic!("{from} does not reach {to}"));
+    }
+    for to in ["10.88.0.1", "10.88.0.2", "sub1"] {
+        assert_eq!(said("main1", "alone", to), "", "{to}");
+    }
 }
 
 /// The names of all interfaces outside of sessions.
