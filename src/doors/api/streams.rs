@@ -111,9 +111,11 @@ pub(super) async fn port(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
     Path((id, port)): Path<(String, String)>,
+    QueryParameters(pairs): QueryParameters<Vec<(String, String)>>,
     upgrade: UpgradeResult,
 ) -> ApiResult {
     let ticket = sessions::enter(&api.server, &caller, &id).await?;
+    let ticket = ticket.within(container(&pairs))?;
     let port: u16 = port
         .parse()
         .ok()

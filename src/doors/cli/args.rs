@@ -724,6 +724,8 @@ pub enum SessionCommand {
     /// Forward a local port to a port inside a session
     Forward {
         #[command(flatten)]
+        container: InContainer,
+        #[command(flatten)]
         session: Named,
         /// LOCAL:INSIDE, or one number for both
         #[arg(value_name = "PORTS")]

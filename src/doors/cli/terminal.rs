@@ -450,7 +450,7 @@ pub(super) async fn copy_log(
 pub(super) async fn forward(
     client: &HttpClient,
     view: &OutputStyle,
-    session: &str,
+    (session, container): (&str, Option<&str>),
     ports: &str,
 ) -> Result<u8, CliError> {
     let wrong = || {
@@ -475,7 +475,8 @@ pub(super) async fn forward(
             "127.0.0.1:{at} leads to port {inside} of {session}; Ctrl-C ends it\n"
         ));
     }
-    let path = format!("{}/ports/{inside}", values::path(session));
+    let within = container.map_or_else(String::new, |name| format!("?container={}", encoded(name)));
+    let path = format!("{}/ports/{inside}{within}", values::path(session));
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {

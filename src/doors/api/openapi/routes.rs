@@ -302,6 +302,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         tag: "streams",
         summary: "A TCP connection to a port inside",
         needs: ENTER,
+        query: &[("container", "main1 or sub1; the main one when left out")],
         status: 101,
         answer: SuccessReply::Socket("v1.tcp"),
         refusals: &[404, 409, 422, 426],

@@ -716,6 +716,7 @@ const QUERIES: &[(&str, &str, &str)] = &[
     ("exec", "cols", "열 수. rows와 함께 쓰면 터미널을 줌"),
     ("exec", "rows", "행 수"),
     ("exec", "container", "main1 또는 sub1. 없으면 main1"),
+    ("openPort", "container", "main1 또는 sub1. 없으면 main1"),
     ("listQueue", "cursor", "응답의 next_cursor"),
     ("listSamples", "since", "RFC 3339 시각. 그 뒤의 것만"),
     (
