@@ -576,3 +576,39 @@ fn each_container_of_a_session_mounts_its_folders() {
         assert_eq!(told, [(id, ("train", "/data"), true)]);
     }
 }
+
+#[test]
+fn containers_of_a_session_are_told_who_they_are_and_one_alone_is_told_nothing() {
+    let told = |containers: u32| {
+        let mut session = session();
+        session.spec.containers = containers;
+        session.spec.demand = session.spec.demand.times(containers);
+        session.spec.env = [("BACKENDAI_CLUSTER_ROLE".to_owned(), "mine".to_owned())].into();
+        session.place(ONE, Vec::new(), started(), at(3));
+        let mut lists = assignment::for_nodes(&world(session), |_| None);
+        lists.remove(&ONE).expect("its node has a list")
+    };
+    let alone = &told(1)[0];
+    assert_eq!((alone.hostname.as_str(), alone.env.len()), ("three", 1));
+    assert!(alone.networks.is_empty());
+    let pair = told(2);
+    let names: Vec<&str> = pair.iter().map(|order| order.hostname.as_str()).collect();
+    assert_eq!(names, ["main1", "sub1"]);
+    for (rank, order) in pair.iter().enumerate() {
+        assert_eq!(order.demand.cpu, CpuShare(100));
+        assert_eq!(order.networks.len(), 1);
+        assert_eq!(order.networks, pair[0].networks);
+        let value = |name: &str| order.env.get(name).map(String::as_str);
+        let own = (order.hostname.as_str(), rank.to_string());
+        assert_eq!(value("FARDEL_CLUSTER_RANK"), Some(own.1.as_str()));
+        assert_eq!(value("BACKENDAI_CLUSTER_LOCAL_RANK"), Some(own.1.as_str()));
+        assert_eq!(value("BACKENDAI_CLUSTER_HOST"), Some(own.0));
+        assert_eq!(value("BACKENDAI_CLUSTER_HOSTS"), Some("main1,sub1"));
+        assert_eq!(value("BACKENDAI_CLUSTER_SIZE"), Some("2"));
+        assert_eq!(value("BACKENDAI_CLUSTER_IDX"), Some("1"));
+        assert_eq!(value("BACKENDAI_CLUSTER_REPLICAS"), Some("main:1,sub:1"));
+        // What its launch says stands above.
+        assert_eq!(value("BACKENDAI_CLUSTER_ROLE"), Some("mine"));
+        assert!(value("FARDEL_CLUSTER_ROLE").is_some());
+    }
+}
