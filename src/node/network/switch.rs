@@ -96,7 +96,7 @@ impl Asking {
     /// Sends one message, and gives the kernel's answer to it.
     fn ask(&self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
         let length = u32::try_from(HEADER + body.len()).unwrap_or(u32::MAX);
-        let mut message = Vec::with_capacity(HEADER + body.len());
+        let mut message: Vec<u8> = Vec::with_capacity(HEADER + body.len());
         message.extend(length.to_ne_bytes());
         message.extend(kind.to_ne_bytes());
         message.extend(flags.to_ne_bytes());

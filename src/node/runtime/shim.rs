@@ -579,7 +579,7 @@ impl Shim {
         }
         if members.is_some() {
             let file = stage.write_file("files/ssh_config", NEIGHBOURS)?;
-            // An image without a client of its own settings gets them where every client looks.
+            // Where the image has no settings of clients, every client looks at these.
             let is_bare = !rootfs::directory_inside(&root, "/etc/ssh");
             let at = match is_bare {
                 true => "/etc/ssh/ssh_config",
