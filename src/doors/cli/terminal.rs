@@ -400,8 +400,8 @@ pub(super) async fn logs(client: &HttpClient, request: &Logs) -> Result<u8, CliE
     }
 }
 
-/// Copies the log of a container of a session, of the main one where none is named, to standard output. With `follow` it goes on until the session is over,
-/// and over restarts of the server.
+/// Copies the log of a container of a session, of the main one where none is named, to standard output. With `follow` it
+/// goes on until the session is over, and over restarts of the server.
 pub(super) async fn copy_log(
     client: &HttpClient,
     (id, container): (&str, Option<&str>),
