@@ -1145,12 +1145,12 @@ fn look_up(
 ) -> Result<CheckedLaunch, Failure> {
     let draft = named_things(view, both, launch, device_affinity, group)?;
     let machines = machines(view, groups)?;
-    placement::possible(
-        &machines,
-        group,
-        &draft.spec.demand,
-        &draft.spec.environment,
-    )?;
+    let spec = &draft.spec;
+    if spec.containers > 1 {
+        // What holds all of them may be too little for one, as a sliver of a card is.
+        placement::possible(&machines, group, &spec.of_each(), &spec.environment)?;
+    }
+    placement::possible(&machines, group, &spec.demand, &spec.environment)?;
     Ok(draft)
 }
 
