@@ -99,6 +99,12 @@ impl SshHandler {
         handler
     }
 
+    /// Whether its seat is given already. `russh` asks about keys whichever methods are offered: a container must not leave its
+    /// session by the key of a user, past the network of its launch and the lease of that user.
+    fn is_settled(&self) -> bool {
+        self.seat.is_some()
+    }
+
     /// Answers a request to start something: one thing a channel.
     fn start(&mut self, channel: ChannelId, session: &mut Session) -> Result<(), Error> {
         match self.started.insert(channel) {
@@ -132,7 +138,7 @@ impl Handler for SshHandler {
 
     /// Who needs no proof has a seat before.
     async fn auth_none(&mut self, _user: &str) -> Result<Auth, Error> {
-        match self.seat.is_some() {
+        match self.is_settled() {
             true => Ok(Auth::Accept),
             false => Ok(Auth::reject()),
         }
@@ -144,7 +150,7 @@ impl Handler for SshHandler {
         offer: PublicKeyOffer<'_>,
     ) -> Result<Auth, Error> {
         self.offers += 1;
-        if self.offers > MAX_OFFERS || is_weak(offer.algorithm) {
+        if self.is_settled() || self.offers > MAX_OFFERS || is_weak(offer.algorithm) {
             return Ok(Auth::reject());
         }
         let Ok(blob) = offer.public_key.to_bytes() else {
@@ -166,7 +172,7 @@ impl Handler for SshHandler {
         user: &str,
         key: VerifiedPublicKey<'_>,
     ) -> Result<Auth, Error> {
-        if is_weak(key.algorithm) || user.len() > MAX_NAME_LENGTH {
+        if self.is_settled() || is_weak(key.algorithm) || user.len() > MAX_NAME_LENGTH {
             return Ok(Auth::reject());
         }
         let Some(caller) = self.prove(key.public_key).await else {
