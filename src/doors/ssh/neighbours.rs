@@ -11,6 +11,7 @@ use rules::names::{ContainerName, SessionName};
 use russh::MethodKind;
 use russh::server::{Config, run_stream};
 use server::{Server, events, routes};
+use tokio::io::{copy_bidirectional, duplex};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
@@ -25,6 +26,21 @@ const MAX_NEIGHBOURS: usize = 64;
 /// Rest between two looks at which sessions run. Longer: a session that has begun waits for its ports. Shorter: rows are
 /// read more often while many change.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
+
+/// Rest after a port that could not be opened. Longer: a program of the image that had it is missed for longer. Shorter:
+/// one that keeps it costs more.
+const OPEN_PAUSE: Duration = Duration::from_secs(2);
+
+/// Rest after each connection to a container. Longer: a program that starts many there begins later. Shorter: one session
+/// makes this machine agree on more keys, which no limit of the session counts.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Bytes on their way between a connection and its protocol. More: a slow reader takes more memory. Less: large files take
+/// longer.
+const CARRIED: usize = 64 << 10;
+
+/// How long the last words of a connection may take to be heard.
+const CLOSING: Duration = Duration::from_secs(2);
 
 /// Serves the containers of all running sessions of several until `leaving`. The host key is new with each server: nothing
 /// stands between two containers that could pass itself off as one.
@@ -55,7 +71,10 @@ pub async fn serve_neighbours(
             }
             _ = leaving.wait_for(|leave| *leave) => return,
         }
-        sleep(LOOK_PAUSE).await;
+        tokio::select! {
+            () = sleep(LOOK_PAUSE) => {}
+            _ = leaving.wait_for(|leave| *leave) => return,
+        }
     }
 }
 
@@ -100,12 +119,14 @@ async fn serve_container(
     config: Arc<Config>,
     to: (ContainerName, SessionName),
 ) {
-    let mut incoming = match context.streams.neighbours(to.0).await {
-        Ok(incoming) => incoming,
-        Err(refusal) => {
-            // A program inside may have the port: then it is the one that answers.
-            tracing::debug!(container = %to.0, code = refusal.code, "it has no SSH port for its neighbours");
-            return;
+    let mut incoming = loop {
+        match context.streams.neighbours(to.0).await {
+            Ok(incoming) => break incoming,
+            Err(refusal) => {
+                // A program inside may have the port: then it is the one that answers.
+                tracing::debug!(container = %to.0, code = refusal.code, "it has no SSH port for its neighbours");
+                sleep(OPEN_PAUSE).await;
+            }
         }
     };
     let room = Arc::new(Semaphore::new(MAX_NEIGHBOURS));
@@ -121,22 +142,36 @@ async fn serve_container(
             connection(context, config, to, stream).await;
             drop(place);
         });
+        sleep(ACCEPT_PAUSE).await;
     }
 }
 
+/// Carries one connection until either side ends it, or this is dropped: what it reads from is here, so the protocol, which
+/// runs on its own, ends with it.
 async fn connection(
     context: Arc<SshContext>,
     config: Arc<Config>,
     to: (ContainerName, SessionName),
-    stream: ByteStream,
+    mut stream: ByteStream,
 ) {
+    let (near, mut far) = duplex(CARRIED);
     // Its channels end with it, and with the task that this one belongs to.
     let (_end, ending) = watch::channel(false);
     let handler = SshHandler::of_neighbour(context, to, ending);
-    let begun = timeout(AUTHENTICATION_TIMEOUT, run_stream(config, stream, handler)).await;
-    if let Ok(Ok(running)) = begun
-        && let Err(error) = running.await
-    {
-        tracing::debug!(%error, "a connection between containers broke");
+    let spoken = async {
+        let begun = timeout(AUTHENTICATION_TIMEOUT, run_stream(config, near, handler)).await;
+        if let Ok(Ok(running)) = begun
+            && let Err(error) = running.await
+        {
+            tracing::debug!(%error, "a connection between containers broke");
+        }
+    };
+    let carried = copy_bidirectional(&mut stream, &mut far);
+    tokio::pin!(carried);
+    tokio::select! {
+        () = spoken => {
+            let _ = timeout(CLOSING, &mut carried).await;
+        }
+        _ = &mut carried => {}
     }
 }

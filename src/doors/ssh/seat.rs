@@ -53,8 +53,8 @@ pub(super) struct ChannelSeat {
 pub(super) struct EnteredSession {
     pub(super) container: ContainerName,
     pub(super) name: SessionName,
-    /// Counts who is inside, for rules of idle sessions.
-    pub(super) inside: Inside,
+    /// Counts who is inside, for rules of idle sessions; None for a container, which is not its user.
+    pub(super) inside: Option<Inside>,
 }
 
 impl ChannelSeat {
@@ -75,7 +75,7 @@ impl ChannelSeat {
                 }
                 return Ok(EnteredSession {
                     container: *container,
-                    inside: Inside::of(server, *container),
+                    inside: None,
                     name: name.clone(),
                 });
             }
@@ -87,7 +87,7 @@ impl ChannelSeat {
         let ticket = access::as_request(source, &request, entered).await?;
         Ok(EnteredSession {
             container: ticket.container,
-            inside: Inside::of(server, ticket.container),
+            inside: Some(Inside::of(server, ticket.container)),
             name: ticket.name,
         })
     }
