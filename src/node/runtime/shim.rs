@@ -579,8 +579,10 @@ impl Shim {
         }
         if members.is_some() {
             let file = stage.write_file("files/ssh_config", NEIGHBOURS)?;
-            // Where the image has no settings of clients, every client looks at these.
-            let is_bare = !rootfs::directory_inside(&root, "/etc/ssh");
+            // Where the image has no settings of clients, every client looks at these. An empty file stays in an image that
+            // was made from such a session.
+            let own = rootfs::read_inside(&root, "/etc/ssh/ssh_config", 1);
+            let is_bare = own.is_none_or(|text| text.is_empty());
             let at = match is_bare {
                 true => "/etc/ssh/ssh_config",
                 false => "/etc/ssh/ssh_config.d/fardel.conf",

@@ -740,11 +740,15 @@ impl LaunchForMembers {
                 draft.word = course.name.to_string();
                 let machines = machines(view, view.nodes_by_group()?)?;
                 let (demand, environment) = (&draft.spec.demand, &draft.spec.environment);
+                let each = draft.spec.of_each();
                 let groups = machines.groups.groups.iter();
                 let impossible: BTreeMap<ResourceGroupId, Refusal> = groups
                     .clone()
                     .filter_map(|group| {
-                        let held = placement::possible(&machines, group.id, demand, environment);
+                        // What holds all containers may be too little for one, as a sliver of a card is.
+                        let holds =
+                            |demand| placement::possible(&machines, group.id, demand, environment);
+                        let held = holds(&each).and_then(|()| holds(demand));
                         Some((group.id, held.err()?))
                     })
                     .collect();
