@@ -56,8 +56,8 @@ const MAX_STREAMS: usize = 32;
 const MAX_BACKGROUND: usize = 8;
 
 /// What an SSH client in a container of several is told of the others: nothing stands between them that could pass itself
-/// off as one, and their keys are new with each server.
-const NEIGHBOURS: &str = "Host main1 sub*\n    StrictHostKeyChecking no\n    UserKnownHostsFile /dev/null\n    LogLevel ERROR\n";
+/// off as one, and their keys are new with each server. Never said of a longer name, which is a host outside.
+const NEIGHBOURS: &str = "Host main1 sub? sub??\n    StrictHostKeyChecking no\n    UserKnownHostsFile /dev/null\n    LogLevel ERROR\n";
 
 /// Connections that have not said what they want, or wait for a short answer; the next waits in the
 /// socket's queue until one has said it or is let go. Streams take none of these places, so a client that
