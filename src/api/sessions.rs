@@ -139,8 +139,13 @@ pub struct SessionView {
     #[serde(default)]
     #[schema(required = true)]
     pub description: Option<String>,
+    /// Of each of its containers.
     #[schema(value_type = ResourcesShape)]
     pub resources: Demand,
+    /// How many containers it has, on one node: `main1`, `sub1`, `sub2` and so on.
+    #[serde(default = "one")]
+    #[schema(required = true)]
+    pub containers: u32,
     pub timeout_seconds: Option<u64>,
     #[serde(alias = "longest_run_seconds")]
     pub max_runtime_seconds: Option<u64>,
@@ -249,7 +254,8 @@ impl SessionView {
             own_variables: row.start_up.choice == StartUpChoice::Variables,
             labels: row.remarks.labels.clone(),
             description: row.remarks.description.clone(),
-            resources: row.spec.demand,
+            resources: row.spec.of_each(),
+            containers: row.spec.containers,
             timeout_seconds: row.spec.timeout_seconds,
             max_runtime_seconds: row.spec.max_runtime_seconds,
             start_at: row.spec.start_at,
@@ -367,8 +373,14 @@ pub struct LaunchRequest {
     /// then. For batch sessions.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub yields: bool,
+    /// Of each of its containers.
     #[serde(default, deserialize_with = "rules::object::read")]
     pub resources: Resources,
+    /// Containers of each session, all on one node and started together. They reach one another as `main1`, `sub1`, `sub2`
+    /// and so on, and each runs the command; no other session reaches them.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[schema(minimum = 1, maximum = 20)]
+    pub containers: u32,
     // The aliases: a launch with a key that the version before took is repeated to this one.
     #[serde(default = "one", alias = "copies")]
     #[schema(minimum = 1, maximum = 500)]
@@ -409,6 +421,10 @@ fn one() -> u32 {
     1
 }
 
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
 impl Default for LaunchRequest {
     /// One interactive session from the machine's own programs.
     fn default() -> Self {
@@ -429,6 +445,7 @@ impl Default for LaunchRequest {
             priority: None,
             yields: false,
             resources: Resources::default(),
+            containers: one(),
             replicas: one(),
             timeout_seconds: None,
             max_runtime_seconds: None,
@@ -470,6 +487,7 @@ impl From<LaunchRequest> for RequestedLaunch {
             command: request.command,
             env: request.env,
             demand: request.resources.demand(),
+            containers: request.containers,
             typed_gpu: request.resources.gpu,
             timeout_seconds: request.timeout_seconds,
             max_runtime_seconds: request.max_runtime_seconds,

@@ -4,6 +4,7 @@
 mod ahead;
 mod both_ways;
 mod handler;
+mod neighbours;
 mod places;
 mod program;
 mod seat;
@@ -31,6 +32,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use handler::SshHandler;
+pub use neighbours::serve_neighbours;
 use places::{SshPlace, SshPlaces};
 
 use crate::doors::text::{Language, Text, codes};
@@ -79,7 +81,7 @@ pub async fn serve(
     key: SshHostKey,
     mut leaving: watch::Receiver<bool>,
 ) {
-    let config = Arc::new(config(&key));
+    let config = Arc::new(config(key.seed(), MethodKind::PublicKey));
     let context = Arc::new(SshContext { server, streams });
     let places = SshPlaces::new();
     loop {
@@ -110,9 +112,9 @@ pub async fn serve(
     }
 }
 
-/// Public keys alone, one host key, no compression, and only such exchanges of keys as cost this machine little before it
-/// knows whom it speaks with.
-fn config(key: &SshHostKey) -> Config {
+/// One way to prove who it is, one host key, no compression, and only such exchanges of keys as cost this machine little
+/// before it knows whom it speaks with.
+fn config(seed: &[u8; 32], proof: MethodKind) -> Config {
     const EXCHANGES: &[kex::Name] = &[
         kex::MLKEM768X25519_SHA256,
         kex::CURVE25519,
@@ -126,11 +128,11 @@ fn config(key: &SshHostKey) -> Config {
     const COMPRESSIONS: &[compression::Name] = &[compression::NONE];
     Config {
         server_id: SshId::Standard(Cow::Borrowed("SSH-2.0-fardel")),
-        methods: MethodSet::from(&[MethodKind::PublicKey][..]),
+        methods: MethodSet::from(&[proof][..]),
         auth_rejection_time: REJECTION,
         // Every client asks once without a proof, to be told which are taken.
         auth_rejection_time_initial: Some(Duration::ZERO),
-        keys: vec![PrivateKey::from(Ed25519Keypair::from_seed(key.seed()))],
+        keys: vec![PrivateKey::from(Ed25519Keypair::from_seed(seed))],
         window_size: WINDOW,
         maximum_packet_size: PACKET,
         channel_buffer_size: CHANNEL_QUEUE,

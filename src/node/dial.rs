@@ -2,7 +2,9 @@
 //! the link's words; decides nothing about who may enter.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddrV4;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base::link::streams::{
     AppFile, BoxFuture, ByteStream, ContainerProcess, ExecGuest, ExecRequest, LayerRequest,
@@ -10,12 +12,13 @@ use base::link::streams::{
 };
 use base::observe::chain;
 use bytes::Bytes;
+use rules::container_network;
 use rules::names::{ContainerName, SessionId};
 use rules::refusal::Refusal;
 use rules::refusals;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
 
 use followers::{LogRead, LogReaders};
@@ -38,6 +41,16 @@ const QUEUE: usize = 64;
 /// Messages of output between a stream and a door, of at most 64 KiB each, mostly 4. More: what a slow reader sees is
 /// older, above all after Ctrl-C. Fewer: a fast writer waits for every one.
 const MAX_OUTPUT_WAITING: usize = 2;
+
+/// Where a container of a session of several is reached by the others over SSH.
+const SSH_PORT: u16 = 22;
+
+/// Connections between containers that no door has taken yet. More: they wait where nothing is done for them. Fewer: a
+/// program that connects to all others at once waits for a turn of the door.
+const MAX_ACCEPTED: usize = 8;
+
+/// Rest after a connection that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The way into this machine's containers.
 pub(crate) struct Dial {
@@ -157,6 +170,28 @@ impl Streams for Dial {
         })
     }
 
+    fn neighbours(&self, container: ContainerName) -> BoxFuture<mpsc::Receiver<ByteStream>> {
+        let (runtime, openings) = (Arc::clone(&self.runtime), Arc::clone(&self.openings));
+        Box::pin(async move {
+            let name = inner(container)?;
+            let address = SocketAddrV4::new(container_network::address(container.index), SSH_PORT);
+            let turn = openings.turn(container).await;
+            let opened = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                runtime.listen(&name, address)
+            });
+            let opened = opened.await.map_err(refusals::container_unreachable)?;
+            let opened = opened.map_err(|fault| refusals::container_unreachable(chain(&fault)))?;
+            let failed = |e: std::io::Error| refusals::container_unreachable(e);
+            opened.set_nonblocking(true).map_err(failed)?;
+            let listener = TcpListener::from_std(opened).map_err(failed)?;
+            let (accepted, incoming) = mpsc::channel(MAX_ACCEPTED);
+            // Owned by the receiver: it ends when the door drops it.
+            tokio::spawn(accept(listener, accepted));
+            Ok(incoming)
+        })
+    }
+
     fn programs(&self, container: ContainerName, wanted: Vec<String>) -> BoxFuture<Vec<String>> {
         let (runtime, openings) = (Arc::clone(&self.runtime), Arc::clone(&self.openings));
         Box::pin(async move {
@@ -265,6 +300,29 @@ impl Dial {
 
 fn inner(name: ContainerName) -> Result<runtime::RuntimeName, Refusal> {
     runtime::RuntimeName::parse(&name.to_string()).map_err(refusals::container_name_refused)
+}
+
+/// Hands over each connection until no door takes any.
+async fn accept(listener: TcpListener, accepted: mpsc::Sender<ByteStream>) {
+    loop {
+        let taken = tokio::select! {
+            taken = listener.accept() => taken,
+            () = accepted.closed() => return,
+        };
+        match taken {
+            Ok((stream, _)) => {
+                // A line that waits for more is slower, and carries all the same.
+                let _ = stream.set_nodelay(true);
+                if accepted.send(Box::new(stream)).await.is_err() {
+                    return;
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a connection between containers could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
 }
 
 fn terminal((columns, rows): WindowSize) -> TerminalSize {

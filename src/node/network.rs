@@ -1,10 +1,12 @@
 //! A session's network: a namespace of its own in which only `lo` exists, reached from outside by
-//! entering it for the length of one connect. Nothing of a session ever listens on this machine.
+//! entering it for the length of one connect. Several containers of one session have one each, joined by a switch that lies
+//! in them. Nothing of a session ever listens on this machine.
 //!
 //! Entering is per thread and synchronous; when the way back fails the process ends at once,
 //! because going on in the wrong network would connect strangers.
 
 mod listening;
+mod switch;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -38,6 +40,19 @@ pub(crate) fn raise_loopback(pid: i32) -> io::Result<()> {
         }
         Ok(())
     })
+}
+
+/// Opens the private network of a session in the network namespace of its main container, whose first process is `pid`.
+pub(crate) fn make_switch(pid: i32, address: Ipv4Addr) -> io::Result<()> {
+    let namespace = File::open(format!("/proc/{pid}/ns/net"))?;
+    inside(&namespace, || switch::make(address))
+}
+
+/// Joins the container of that place, whose first process is `pid`, to the private network whose switch lies in `hub`.
+pub(crate) fn join_switch(hub: &File, pid: i32, index: u32, address: Ipv4Addr) -> io::Result<()> {
+    let own = File::open(format!("/proc/{pid}/ns/net"))?;
+    inside(hub, || switch::connect(index, &own))?;
+    inside(&own, || switch::raise(address))
 }
 
 /// Connects to a port on the loopback address of the namespace; works for programs bound to 127.0.0.1.

@@ -21,6 +21,7 @@ use rules::session::SessionKind;
 use rules::start_up::{StartUp, StartUpFailure};
 use rules::units::Timestamp;
 use rules::volume::VolumeState;
+use rules::workload::container::MAIN;
 use store::folders::{directory_on_volume, mounted_directory, open_mounted, scope_of, volume_of};
 use store::images::digest::Sha256Digest;
 use store::quota::{ScopeKeeper, ScopePlace};
@@ -304,6 +305,8 @@ impl Reconciler {
         for step in steps(&assignment, &sights) {
             match step {
                 ReconcileStep::Start(order) if !self.again.is_due(order.name, now) => {}
+                // Its network begins with the main one. Where that one is over, the server stops this one.
+                ReconcileStep::Start(order) if !has_hub(&order, &sights) => {}
                 ReconcileStep::Start(order) => match self.need(&order) {
                     ImageNeed::Ready if self.starts.begins(order.name, now) => self.start(&order),
                     ImageNeed::Ready => {}
@@ -450,8 +453,12 @@ impl Reconciler {
             .iter()
             .map(|mount| self.mount_order(mount))
             .collect::<Result<_, Reason>>()?;
+        let hub = hub_of(order).and_then(runtime_name);
         let networks = order.networks.iter().map(|network| runtime::NetworkOrder {
             name: network.name.clone(),
+            members: network.members,
+            place: order.name.index,
+            hub: hub.clone(),
         });
         let mut wanted = runtime::ContainerSpec {
             name,
@@ -924,6 +931,25 @@ impl Reconciler {
 /// Whether its supervisor may still have to find the folders that it mounts.
 fn is_starting(state: &ReportedState) -> bool {
     matches!(state, ReportedState::Preparing { .. })
+}
+
+/// The container in whose namespace the switch of its network is: the main one. None for that one, and without a network.
+fn hub_of(order: &ContainerOrder) -> Option<ContainerName> {
+    let joins = !order.networks.is_empty() && order.name.index != MAIN;
+    joins.then_some(ContainerName {
+        index: MAIN,
+        ..order.name
+    })
+}
+
+/// Whether the network that a container joins is there, by what is seen.
+fn has_hub(order: &ContainerOrder, sights: &[ContainerStatus]) -> bool {
+    hub_of(order).is_none_or(|hub| {
+        let mut running = sights
+            .iter()
+            .filter(|one| matches!(one.state, ReportedState::Running { .. }));
+        running.any(|one| one.name == hub)
+    })
 }
 
 /// The image that a container starts from; None for the host environment and for what is no digest.

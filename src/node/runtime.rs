@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
-use std::net::TcpStream;
+use std::net::{SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
@@ -622,6 +622,21 @@ impl Runtime {
         let what = "connect into the container";
         let namespace = self.open_of_first(name, "ns/net", what)?;
         network::dial(&namespace, port).map_err(|source| RuntimeFault::System { what, source })
+    }
+
+    /// Listens at an address inside.
+    pub(crate) fn listen(
+        &self,
+        name: &RuntimeName,
+        address: SocketAddrV4,
+    ) -> Result<TcpListener, RuntimeFault> {
+        let what = "listen in the container";
+        let namespace = self.open_of_first(name, "ns/net", what)?;
+        let listeners = network::listen(&namespace, &[address]);
+        let mut listeners = listeners.map_err(|source| RuntimeFault::System { what, source })?;
+        listeners
+            .pop()
+            .ok_or_else(|| RuntimeFault::NotRunning(name.clone()))
     }
 
     /// The network namespace and a handle to the first process of a running container, for the relay.

@@ -175,6 +175,13 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     let (mut doors, _app_listeners) = open_network(&server, &settings, sockets, routers, network)?;
     doors.push(tokio::spawn(open_door(unix, app, leaving.clone())));
     let known_as = ssh.as_ref().map(|(_, key)| key.fingerprint());
+    let neighbours = doors::ssh::serve_neighbours(
+        server.clone(),
+        Arc::clone(&streams),
+        base::observe::random(),
+        leaving.clone(),
+    );
+    doors.push(tokio::spawn(neighbours));
     if let Some((listener, key)) = ssh {
         let leaving = leaving.clone();
         let serving = doors::ssh::serve(listener, server.clone(), streams, key, leaving);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::container_network;
 use crate::messages::{ContainerOrder, MountSpec, PREEMPTION_GRACE_SECONDS, RootFileSystem, Want};
 use crate::names::{ImageId, NodeId, UserId};
 use crate::session::{DesiredState, Session, SessionContainer, SessionEnvironment, SessionState};
@@ -74,15 +75,23 @@ fn order(
     };
     Some(ContainerOrder {
         name: session.container_name(container.index),
-        hostname: session.name.as_str().to_ascii_lowercase(),
+        hostname: match container_network::is_several(session) {
+            true => container.role(),
+            false => session.name.as_str().to_ascii_lowercase(),
+        },
         kind: session.spec.kind,
         root,
         command: session.spec.command.clone(),
-        env: session.spec.env.clone(),
-        demand: session.spec.demand,
+        env: {
+            let mut env = container_network::variables(session, container);
+            // What its launch says stands above.
+            env.extend(session.spec.env.clone());
+            env
+        },
+        demand: session.spec.of_each(),
         devices: container.devices.clone(),
         mounts: session.mounts.iter().map(mount).collect(),
-        networks: Vec::new(),
+        networks: container_network::network(session).into_iter().collect(),
         egress: session.egress.clone(),
         want: match (session.desired, session.state()) {
             (DesiredState::Kill, _) => Want::Kill,

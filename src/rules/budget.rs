@@ -512,6 +512,7 @@ mod tests {
             max_runtime_seconds: Some(limit),
             start_at: None,
             depends_on: Vec::new(),
+            containers: 1,
         };
         let name = crate::names::SessionName::parse("a").expect("a name");
         let id = crate::names::SessionId(uuid::Uuid::nil());

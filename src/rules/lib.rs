@@ -19,6 +19,7 @@ pub mod calendar;
 pub mod checks;
 pub mod codes;
 pub mod commit;
+pub mod container_network;
 pub mod continuity;
 pub mod course;
 pub mod devices;

@@ -49,7 +49,7 @@ pub struct PartitionSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerOrder {
     pub name: ContainerName,
-    /// The session's name; also the host name inside.
+    /// The host name inside: the session's name, or the container's own where the session has several.
     pub hostname: String,
     pub kind: SessionKind,
     pub root: RootFileSystem,
@@ -61,7 +61,7 @@ pub struct ContainerOrder {
     /// Folders that are shown inside, by place; none lies below another.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<MountSpec>,
-    /// Networks that it joins beside its own; none of them today.
+    /// Networks that it joins beside its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<NetworkSpec>,
     /// What it reaches outside; nothing where it is None.
@@ -95,11 +95,15 @@ pub struct MountSpec {
     pub read_only: bool,
 }
 
-/// A network that joins containers of one session, on one node or several.
+/// A network that joins the containers of one session, which are on one node. Each has the address and the name that its
+/// place among them gives.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkSpec {
     /// What it is called on every node that has a part of it.
     pub name: String,
+    /// How many containers it joins.
+    #[serde(default)]
+    pub members: u32,
 }
 
 /// What the container starts from.

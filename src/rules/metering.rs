@@ -28,7 +28,7 @@ impl Allocated {
         if matches!(session.state(), SessionState::Pending | SessionState::Ended) {
             return None;
         }
-        let demand = &session.spec.demand;
+        let demand = session.spec.of_each();
         let held = session
             .live_containers()
             .fold((0, 0), |(count, gpu), container| {

@@ -9,6 +9,7 @@ use crate::session::{
     SessionState, Transition,
 };
 use crate::units::Timestamp;
+use crate::workload::container::MAIN;
 
 /// What one complete report of a node changes about the containers that a session has there; empty where
 /// nothing.
@@ -134,7 +135,7 @@ fn ending(
     code: i32,
     out_of_memory: bool,
 ) -> (Outcome, Reason) {
-    let limit = session.spec.demand.memory;
+    let limit = session.spec.of_each().memory;
     if out_of_memory && code != 0 {
         return (Outcome::Failed, reasons::session_out_of_memory(limit));
     }
@@ -164,6 +165,11 @@ fn ending(
         return (Outcome::Failed, reason.clone());
     }
     match code {
+        // The whole session ends with it: its owner has to know which one it was.
+        1.. if container.index != MAIN => {
+            let reason = reasons::session_container_ended(container.role(), code);
+            (Outcome::Failed, reason)
+        }
         0 => (Outcome::Succeeded, reasons::session_succeeded()),
         129..=192 => {
             let signal = code - 128;

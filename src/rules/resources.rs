@@ -76,6 +76,41 @@ impl Default for Demand {
 }
 
 impl Demand {
+    /// The demand of so many containers that each ask for this one.
+    #[must_use]
+    pub fn times(&self, containers: u32) -> Self {
+        let bytes = |one: Bytes| Bytes(one.0.saturating_mul(u64::from(containers)));
+        Self {
+            cpu: CpuShare(self.cpu.0.saturating_mul(containers)),
+            memory: bytes(self.memory),
+            shm: bytes(self.shm),
+            disk: self.disk.map(bytes),
+            gpu: GpuShare(self.gpu.0.saturating_mul(containers)),
+            gpu_memory: self.gpu_memory.map(bytes),
+            mig: self.mig,
+        }
+    }
+
+    /// What each of so many containers has of it; the demand itself for one.
+    #[must_use]
+    pub fn part_of(&self, containers: u32) -> Self {
+        let containers = containers.max(1);
+        if containers == 1 {
+            return *self;
+        }
+        let bytes = |all: Bytes| Bytes(all.0 / u64::from(containers));
+        Self {
+            cpu: CpuShare(self.cpu.0 / containers),
+            memory: bytes(self.memory),
+            shm: bytes(self.shm),
+            // A policy may have limited all of them together.
+            disk: self.disk.map(|disk| bytes(disk).max(MIN_DISK)),
+            gpu: GpuShare(self.gpu.0 / containers),
+            gpu_memory: self.gpu_memory.map(bytes),
+            mig: self.mig,
+        }
+    }
+
     /// Whether it asks for any of a device.
     pub fn wants_device(&self) -> bool {
         self.gpu > GpuShare::ZERO || self.mig.is_some()
@@ -323,6 +358,40 @@ impl DeviceAllocation {
     }
 }
 
+/// The grant of a session, in equal parts for so many containers, in their order. A share of a device is cut where a part
+/// ends in it, and its memory with it. The last part takes what does not divide. Costs one visit a device and a container.
+pub fn in_parts(grant: &[DeviceShare], containers: u32) -> Vec<Vec<DeviceShare>> {
+    if containers <= 1 {
+        return vec![grant.to_vec()];
+    }
+    let all: u32 = grant.iter().map(|one| one.share.0).sum();
+    let each = all / containers;
+    let mut parts = vec![Vec::new(); containers as usize];
+    let mut at = 0;
+    let mut room = each;
+    for one in grant {
+        let (mut share, mut memory) = (one.share.0, one.memory.0);
+        while share > 0 {
+            let is_last = at + 1 == parts.len();
+            let taken = if is_last { share } else { share.min(room) };
+            let bytes = u128::from(memory) * u128::from(taken) / u128::from(share);
+            let bytes = u64::try_from(bytes).unwrap_or(memory);
+            if taken > 0 {
+                parts[at].push(DeviceShare {
+                    share: GpuShare(taken),
+                    memory: Bytes(bytes),
+                    ..*one
+                });
+            }
+            (share, memory, room) = (share - taken, memory - bytes, room.saturating_sub(taken));
+            if room == 0 && !is_last {
+                (at, room) = (at + 1, each);
+            }
+        }
+    }
+    parts
+}
+
 /// Two grants of one container together, the larger of the two on each device: what has to be kept for
 /// it while its machine may hold it to either.
 pub fn either(a: &[DeviceShare], b: &[DeviceShare]) -> Vec<DeviceShare> {
@@ -369,6 +438,47 @@ mod tests {
         assert_eq!(card.memory_left(given), Bytes::ZERO);
         assert_eq!(card.memory_left(Bytes::gib(28)), Bytes::gib(52));
         assert_eq!(card.memory_left(Bytes::gib(81)), Bytes::ZERO);
+    }
+
+    #[test]
+    fn a_grant_is_cut_into_equal_parts_and_none_of_it_is_lost() {
+        let share = |index, share, memory| DeviceShare {
+            index,
+            share: GpuShare(share),
+            memory: Bytes(memory),
+            part: None,
+            simulated: false,
+        };
+        assert_eq!(in_parts(&[], 3), vec![Vec::new(); 3]);
+        let whole = [share(0, 100, 80), share(1, 100, 80)];
+        assert_eq!(in_parts(&whole, 1), vec![whole.to_vec()]);
+        assert_eq!(
+            in_parts(&whole, 2),
+            vec![vec![share(0, 100, 80)], vec![share(1, 100, 80)]]
+        );
+        let halves = in_parts(&whole, 4);
+        assert!(
+            halves
+                .iter()
+                .all(|part| part.len() == 1 && part[0].share == GpuShare(50))
+        );
+        let three = in_parts(&[share(2, 90, 100)], 3);
+        let memory: u64 = three.iter().flatten().map(|part| part.memory.0).sum();
+        assert_eq!((three.len(), memory), (3, 100));
+        assert!(three.iter().all(|part| part[0].share == GpuShare(30)));
+    }
+
+    #[test]
+    fn a_demand_times_containers_is_cut_into_what_was_asked() {
+        let each = Demand {
+            disk: Some(Bytes::gib(1)),
+            gpu: GpuShare(30),
+            gpu_memory: Some(Bytes::gib(2)),
+            ..Demand::default()
+        };
+        assert_eq!(each.times(3).part_of(3), each);
+        assert_eq!(each.times(3).cpu, CpuShare(300));
+        assert_eq!(each.part_of(1), each);
     }
 
     #[test]

@@ -266,7 +266,7 @@ impl ClusterSnapshot {
             for container in session.live_containers() {
                 used.entry(container.node)
                     .or_default()
-                    .add(&session.spec.demand, &container.holds());
+                    .add(&session.spec.of_each(), &container.holds());
             }
         }
         used

@@ -199,6 +199,7 @@ mod tests {
             max_runtime_seconds: Some(60),
             start_at: None,
             depends_on: Vec::new(),
+            containers: 1,
         };
         let owner = UserId(uuid::Uuid::from_u128(1));
         let name = SessionName::parse("run").expect("letters");

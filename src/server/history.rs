@@ -113,7 +113,7 @@ fn moment(
 
 /// What one container holds and uses.
 fn held(session: &Session, container: &SessionContainer, rate: Option<&Rate>) -> HistoryRow {
-    let demand = &session.spec.demand;
+    let demand = session.spec.of_each();
     let mut row = HistoryRow {
         cpu: demand.cpu.as_f64(),
         memory: demand.memory.0 as f64,

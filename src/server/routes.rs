@@ -1,9 +1,11 @@
 //! Where apps are: which container answers for a running session, and which port of this machine leads to which app.
 //! Derived from rows; stores only which cookies an app sets.
 
+use std::collections::BTreeMap;
+
 use rules::app_port::{AppPort, AppPortCookie, app_ports};
-use rules::names::{ContainerName, NodeId, SessionId, UserId};
-use rules::session::SessionState;
+use rules::names::{ContainerName, NodeId, SessionId, SessionName, UserId};
+use rules::session::{Session, SessionState};
 
 use crate::catalog::Lane;
 use crate::{Failure, Server};
@@ -30,6 +32,40 @@ pub fn find(server: &Server, session: SessionId) -> Result<Option<SessionRoute>,
                 owner: row.owner,
             })
         }))
+}
+
+/// The containers of all running sessions of several, with the names of their sessions. Costs one visit of each live
+/// session.
+pub fn joined(server: &Server) -> Result<BTreeMap<ContainerName, SessionName>, Failure> {
+    let what = "list sessions of several containers";
+    server.catalog().read_now(what, |view| {
+        let mut all = BTreeMap::new();
+        let live = view.live_sessions()?;
+        for session in live.iter().filter(|one| is_of_several(one)) {
+            for container in session.live_containers() {
+                let name = session.container_name(container.index);
+                all.insert(name, session.name.clone());
+            }
+        }
+        Ok(all)
+    })
+}
+
+/// Whether that is one of them still. Costs one row by key.
+pub fn is_joined(server: &Server, container: ContainerName) -> Result<bool, Failure> {
+    let what = "find a container of a session";
+    let row = server
+        .catalog()
+        .read_now(what, |view| view.session(container.session))?;
+    let row = row.filter(|row| is_of_several(row) && row.incarnation == container.incarnation);
+    Ok(row.is_some_and(|row| {
+        let mut live = row.live_containers();
+        live.any(|one| one.index == container.index)
+    }))
+}
+
+fn is_of_several(session: &Session) -> bool {
+    session.spec.containers > 1 && session.state() == SessionState::Running
 }
 
 /// Serves the ports that apps are opened at.

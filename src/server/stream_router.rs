@@ -9,6 +9,7 @@ use base::link::streams::{
     SessionLayerStream, Streams, TermStream,
 };
 use rules::names::{ContainerName, NodeId, SessionId};
+use tokio::sync::mpsc::Receiver;
 
 use crate::Server;
 use crate::catalog::Catalog;
@@ -79,6 +80,10 @@ impl Streams for StreamRouter {
 
     fn listening(&self, container: ContainerName) -> BoxFuture<Vec<u16>> {
         self.of(container).listening(container)
+    }
+
+    fn neighbours(&self, container: ContainerName) -> BoxFuture<Receiver<ByteStream>> {
+        self.of(container).neighbours(container)
     }
 
     fn programs(&self, container: ContainerName, wanted: Vec<String>) -> BoxFuture<Vec<String>> {

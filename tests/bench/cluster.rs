@@ -63,6 +63,7 @@ pub(super) fn large() -> ClusterSnapshot {
             max_runtime_seconds: None,
             start_at: None,
             depends_on: Vec::new(),
+            containers: 1,
         };
         let id = SessionId(uuid::Uuid::from_u128(u128::from(n) | 1 << 64));
         let owner = UserId(uuid::Uuid::from_u128(u128::from(n % 50)));

@@ -62,6 +62,7 @@ const FORMS = () => [
   ["/sessions/new", "#launch", "name", "no such name!"],
   ["/sessions/new", "#launch", "max_runtime", "soon"],
   ["/sessions/new", "#launch", "replicas", "many"],
+  ["/sessions/new", "#launch", "containers", "many"],
   ["/sessions/new", "#launch", "shm", "lots"],
   ["/sessions/new", "#launch", "disk", "lots"],
   ["/sessions/new", "#launch", "env", "no assignment"],

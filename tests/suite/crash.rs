@@ -12,6 +12,7 @@ mod owners;
 mod random;
 mod reunion;
 mod supervisors;
+mod together;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -43,6 +43,12 @@ pub trait Streams: Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 
+    /// Connections that other containers of its session open to the SSH port of its address in their private network, one
+    /// after the other. Dropping the receiver closes the port. A node that joins no containers refuses.
+    fn neighbours(&self, _container: ContainerName) -> BoxFuture<mpsc::Receiver<ByteStream>> {
+        Box::pin(async { Err(refusals::container_not_running()) })
+    }
+
     /// Those of these programs that the container's own path finds. A node that cannot look gives all.
     fn programs(&self, _container: ContainerName, wanted: Vec<String>) -> BoxFuture<Vec<String>> {
         Box::pin(async { Ok(wanted) })

@@ -70,6 +70,7 @@ pub(super) async fn attach(
     upgrade: UpgradeResult,
 ) -> ApiResult {
     let ticket = sessions::enter(&api.server, &caller, &id).await?;
+    let ticket = ticket.within(container(&pairs))?;
     let upgrade = socket(upgrade, TERMINAL)?;
     let size = size(&pairs)?;
     let stream = api.streams.attach(ticket.container, size).await?;
@@ -91,6 +92,7 @@ pub(super) async fn exec(
     upgrade: UpgradeResult,
 ) -> ApiResult {
     let ticket = sessions::enter(&api.server, &caller, &id).await?;
+    let ticket = ticket.within(container(&pairs))?;
     let request = exec_request(&pairs)?;
     let upgrade = socket(upgrade, TERMINAL)?;
     let has_screen = request.tty.is_some();
@@ -109,9 +111,11 @@ pub(super) async fn port(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
     Path((id, port)): Path<(String, String)>,
+    QueryParameters(pairs): QueryParameters<Vec<(String, String)>>,
     upgrade: UpgradeResult,
 ) -> ApiResult {
     let ticket = sessions::enter(&api.server, &caller, &id).await?;
+    let ticket = ticket.within(container(&pairs))?;
     let port: u16 = port
         .parse()
         .ok()
@@ -144,6 +148,12 @@ fn socket(
             ))
         }
     }
+}
+
+/// The container that is asked for; None: the main one.
+fn container(pairs: &[(String, String)]) -> Option<&str> {
+    let mut named = pairs.iter().filter(|(name, _)| name == "container");
+    named.next().map(|(_, value)| value.as_str())
 }
 
 fn size(pairs: &[(String, String)]) -> Result<Option<(u16, u16)>, Refusal> {
@@ -193,7 +203,7 @@ fn exec_request(pairs: &[(String, String)]) -> Result<ExecRequest, Refusal> {
             }
             "cwd" => request.cwd = Some(value.clone()),
             "user" => request.user = Some(value.clone()),
-            "cols" | "rows" => {}
+            "cols" | "rows" | "container" => {}
             _ => {
                 return Err(refusals::query_unknown().at(format!("/{name}")));
             }
@@ -529,6 +539,8 @@ pub(super) struct LogQuery {
     since: u64,
     /// `1` or `true`: stay until the session is over.
     follow: Option<String>,
+    /// `main1` or `sub1`; the main one when left out.
+    container: Option<String>,
 }
 
 pub(super) async fn logs(
@@ -538,6 +550,7 @@ pub(super) async fn logs(
     QueryParameters(query): QueryParameters<LogQuery>,
 ) -> ApiResult {
     let ticket = sessions::read_logs(&api.server, &caller, &id).await?;
+    let ticket = ticket.within(query.container.as_deref())?;
     let follow = matches!(query.follow.as_deref(), Some("1" | "true" | ""));
     let place = match follow {
         true => Some(api.followers.enter(caller.subject.user)?),
@@ -553,6 +566,7 @@ pub(super) async fn logs(
             caller: Box::new(caller),
             id: ticket.session.to_string(),
             since: query.since,
+            container: query.container,
         };
         axum::body::Body::from_stream(stream::unfold((waiting, lease), next_piece))
     } else {
@@ -576,6 +590,7 @@ enum LogTail {
         caller: Box<Caller>,
         id: String,
         since: u64,
+        container: Option<String>,
     },
     Open(LogStream),
     /// The reader may go on no longer.
@@ -604,7 +619,8 @@ async fn read_on(reading: LogTail) -> Option<(Piece, LogTail)> {
             caller,
             id,
             since,
-        } => begin(&api, &caller, &id, since).await?,
+            container,
+        } => begin(&api, &caller, &id, (since, container.as_deref())).await?,
         LogTail::Dismissed => return None,
     };
     let chunk = log.output.recv().await?;
@@ -612,11 +628,17 @@ async fn read_on(reading: LogTail) -> Option<(Piece, LogTail)> {
 }
 
 /// Waits until there is a log; None where there will never be one.
-async fn begin(api: &ApiContext, caller: &Caller, id: &str, since: u64) -> Option<LogStream> {
+async fn begin(
+    api: &ApiContext,
+    caller: &Caller,
+    id: &str,
+    (since, container): (u64, Option<&str>),
+) -> Option<LogStream> {
     let mut revision = server::events::revision(&api.server);
     loop {
         revision.borrow_and_update();
         let ticket: EntryTicket = sessions::read_logs(&api.server, caller, id).await.ok()?;
+        let ticket = ticket.within(container).ok()?;
         if ticket.state >= SessionState::Running {
             match api.streams.logs(ticket.container, since, true).await {
                 Ok(log) => return Some(log),

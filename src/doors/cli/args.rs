@@ -519,6 +519,9 @@ pub struct LaunchArguments {
     /// Number of copies; the name gets -1, -2, …
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub replicas: u32,
+    /// Containers of the session, on one node, each with these amounts; they reach one another as main1, sub1, …
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub containers: u32,
     /// How urgent it is, 0 to 100; more than 10 needs a policy that allows it [default: 10]
     #[arg(long, value_name = "NUMBER")]
     pub priority: Option<u32>,
@@ -724,6 +727,8 @@ pub enum SessionCommand {
     /// Forward a local port to a port inside a session
     Forward {
         #[command(flatten)]
+        container: InContainer,
+        #[command(flatten)]
         session: Named,
         /// LOCAL:INSIDE, or one number for both
         #[arg(value_name = "PORTS")]
@@ -787,6 +792,8 @@ pub struct Exec {
     #[arg(short, long)]
     pub user: Option<String>,
     #[command(flatten)]
+    pub container: InContainer,
+    #[command(flatten)]
     pub session: Named,
     /// Program and arguments; a shell when left out
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
@@ -802,7 +809,16 @@ pub struct Logs {
     #[arg(long, value_name = "BYTE", default_value_t = 0)]
     pub since: u64,
     #[command(flatten)]
+    pub container: InContainer,
+    #[command(flatten)]
     pub session: Named,
+}
+
+#[derive(Debug, Clone, Default, Args)]
+pub struct InContainer {
+    /// Container of the session: main1, sub1, sub2, … [default: main1]
+    #[arg(long, value_name = "CONTAINER")]
+    pub container: Option<String>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -810,6 +826,8 @@ pub struct Attach {
     /// Show output only
     #[arg(long)]
     pub no_input: bool,
+    #[command(flatten)]
+    pub container: InContainer,
     #[command(flatten)]
     pub session: Named,
 }

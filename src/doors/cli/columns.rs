@@ -155,6 +155,7 @@ pub(super) fn session() -> Vec<Column<SessionView>> {
         column("DISK", 0, |r, _| maybe(r.resources.disk.as_ref())),
         column("GPU", 0, |r, _| format::asked(&r.resources)),
         column("DEVICES", 0, |r, _| dash(&format::grants(&r.devices))),
+        column("CONTAINERS", 0, |r, _| r.containers.to_string()),
         column("NODE", 0, |r, _| maybe(r.node.as_ref())),
         column("LABELS", 0, |r, _| labels(&r.labels)),
         column("PRIORITY", 0, |r, _| r.priority.to_string()),

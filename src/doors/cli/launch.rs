@@ -233,7 +233,7 @@ pub(super) async fn wait(
 async fn follow(client: &HttpClient, id: &str) -> Result<(u8, bool), CliError> {
     let mut interrupts = 0;
     let output = async {
-        terminal::copy_log(client, id, 0, true).await?;
+        terminal::copy_log(client, (id, None), 0, true).await?;
         wait(client, id, WaitTarget::Ended, None).await
     };
     tokio::pin!(output);
@@ -263,14 +263,14 @@ async fn with_input(
     let session = wait(client, id, WaitTarget::Running, None).await?;
     let mut detached = false;
     if session.read.state == SessionState::Ended {
-        terminal::copy_log(client, id, 0, false).await?;
+        terminal::copy_log(client, (id, None), 0, false).await?;
     } else {
         let pump = terminal::Pump {
             input: request.interactive,
             tty: request.tty,
             reattach: true,
         };
-        let over = terminal::attached(client, view, id, pump).await?;
+        let over = terminal::attached(client, view, (id, None), pump).await?;
         detached = over == terminal::Over::Detached;
     }
     if detached {
@@ -326,6 +326,9 @@ pub(super) fn body(
     }
     body.insert("labels".into(), pairs(&order.label, None, "label")?);
     body.insert("replicas".into(), order.replicas.into());
+    if order.containers != 1 {
+        body.insert("containers".into(), order.containers.into());
+    }
     if let Some(name) = &order.name {
         body.insert("name".into(), name.clone().into());
     }

@@ -144,8 +144,13 @@ pub(super) async fn session(
             print(&view.list(&samples, columns::SAMPLES)?);
             Ok(0)
         }
-        SessionCommand::Forward { session, ports } => {
-            terminal::forward(client, view, &session.session, &ports).await
+        SessionCommand::Forward {
+            container,
+            session,
+            ports,
+        } => {
+            let container = container.container.as_deref();
+            terminal::forward(client, view, (session.session.as_str(), container), &ports).await
         }
         SessionCommand::Commit {
             session,

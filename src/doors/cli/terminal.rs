@@ -81,6 +81,9 @@ pub(super) async fn exec(
     if let Some(user) = &request.user {
         parts.push(("user", user.clone()));
     }
+    if let Some(container) = &request.container.container {
+        parts.push(("container", container.clone()));
+    }
     if tty {
         let (columns, rows) = window().unwrap_or((80, 24));
         parts.push(("cols", columns.to_string()));
@@ -114,7 +117,8 @@ pub(super) async fn attach(
     view: &OutputStyle,
     request: &Attach,
 ) -> Result<u8, CliError> {
-    let id = &request.session.session;
+    let id = request.session.session.as_str();
+    let container = request.container.container.as_deref();
     let pump = Pump {
         input: !request.no_input,
         tty: std::io::stdin().is_terminal() && !request.no_input,
@@ -123,7 +127,7 @@ pub(super) async fn attach(
     if pump.tty && view.for_humans() {
         complain("detach with Ctrl-P Ctrl-Q\n");
     }
-    match attached(client, view, id, pump).await? {
+    match attached(client, view, (id, container), pump).await? {
         Over::Exit(code) => Ok(code),
         Over::Detached => Ok(0),
         Over::Lost => Err(lost()),
@@ -139,22 +143,22 @@ fn lost() -> CliError {
     .hint("The session continues; `fardel attach` connects to it again.")
 }
 
-/// Attaches to the main process of a session, over restarts of the server where asked for.
+/// Attaches to the main process of a container of a session, the main one where none is named, over restarts of the
+/// server where asked for.
 pub(super) async fn attached(
     client: &HttpClient,
     view: &OutputStyle,
-    id: &str,
+    (id, container): (&str, Option<&str>),
     pump: Pump,
 ) -> Result<Over, CliError> {
     let mut away: Option<std::time::Instant> = None;
     loop {
-        let size = pump
-            .tty
-            .then(window)
-            .flatten()
-            .map(|(columns, rows)| format!("?cols={columns}&rows={rows}"))
-            .unwrap_or_default();
-        let path = format!("{}/attach{size}", values::path(id));
+        let size = pump.tty.then(window).flatten();
+        let size = size.map(|(columns, rows)| format!("cols={columns}&rows={rows}"));
+        let within = container.map(|name| format!("container={}", encoded(name)));
+        let asked: Vec<String> = size.into_iter().chain(within).collect();
+        let mark = if asked.is_empty() { "" } else { "?" };
+        let path = format!("{}/attach{mark}{}", values::path(id), asked.join("&"));
         match client.socket(&path, PROTOCOL).await {
             Ok(socket) => {
                 if away.take().is_some() && pump.tty {
@@ -383,7 +387,10 @@ impl DetachKeys {
 pub(super) async fn logs(client: &HttpClient, request: &Logs) -> Result<u8, CliError> {
     let copy = copy_log(
         client,
-        &request.session.session,
+        (
+            request.session.session.as_str(),
+            request.container.container.as_deref(),
+        ),
         request.since,
         request.follow,
     );
@@ -393,11 +400,11 @@ pub(super) async fn logs(client: &HttpClient, request: &Logs) -> Result<u8, CliE
     }
 }
 
-/// Copies a session's log to standard output. With `follow` it goes on until the session is over,
-/// and over restarts of the server.
+/// Copies the log of a container of a session, of the main one where none is named, to standard output. With `follow` it
+/// goes on until the session is over, and over restarts of the server.
 pub(super) async fn copy_log(
     client: &HttpClient,
-    id: &str,
+    (id, container): (&str, Option<&str>),
     since: u64,
     follow: bool,
 ) -> Result<(), CliError> {
@@ -405,7 +412,12 @@ pub(super) async fn copy_log(
     let mut away: Option<std::time::Instant> = None;
     loop {
         let follow_word = if follow { "&follow=1" } else { "" };
-        let path = format!("{}/logs?since={position}{follow_word}", values::path(id));
+        let within =
+            container.map_or_else(String::new, |name| format!("&container={}", encoded(name)));
+        let path = format!(
+            "{}/logs?since={position}{follow_word}{within}",
+            values::path(id)
+        );
         let broken = match client.flow(&path, Vec::new()).await {
             Ok(mut flow) => loop {
                 match flow.next().await {
@@ -438,7 +450,7 @@ pub(super) async fn copy_log(
 pub(super) async fn forward(
     client: &HttpClient,
     view: &OutputStyle,
-    session: &str,
+    (session, container): (&str, Option<&str>),
     ports: &str,
 ) -> Result<u8, CliError> {
     let wrong = || {
@@ -463,7 +475,8 @@ pub(super) async fn forward(
             "127.0.0.1:{at} leads to port {inside} of {session}; Ctrl-C ends it\n"
         ));
     }
-    let path = format!("{}/ports/{inside}", values::path(session));
+    let within = container.map_or_else(String::new, |name| format!("?container={}", encoded(name)));
+    let path = format!("{}/ports/{inside}{within}", values::path(session));
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {

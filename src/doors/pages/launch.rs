@@ -97,6 +97,7 @@ pub struct LaunchFields {
     pub owner: String,
     pub max_runtime: String,
     pub replicas: String,
+    pub containers: String,
     pub priority: String,
     /// Something where the box is ticked.
     pub yields: String,
@@ -181,6 +182,7 @@ pub struct LaunchForm {
     max_runtime: String,
     #[serde(alias = "copies")]
     replicas: String,
+    containers: String,
     priority: String,
     yields: String,
     without_start_up: String,
@@ -589,6 +591,12 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
             .parse()
             .map_err(|_| refusals::replicas_invalid().at("/replicas"))?,
     };
+    let containers = match sent.containers.trim() {
+        "" => 1,
+        typed => typed
+            .parse()
+            .map_err(|_| refusals::containers_invalid().at("/containers"))?,
+    };
     let priority = match sent.priority.trim() {
         "" => None,
         typed => Some(
@@ -634,6 +642,7 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
             gpu_memory: gpu_memory(&sent.gpu_memory)?,
             mig: partition(&sent.mig)?,
         },
+        containers,
         replicas,
         priority,
         // The box is not there for the other kind.
@@ -827,6 +836,10 @@ fn again(request: &LaunchRequest) -> LaunchForm {
             .map(typed_span)
             .unwrap_or_default(),
         replicas: request.replicas.to_string(),
+        containers: match request.containers {
+            1 => String::new(),
+            several => several.to_string(),
+        },
         priority: request
             .priority
             .map(|priority| priority.to_string())
@@ -945,6 +958,7 @@ async fn page(
     let counts = seen.counts;
     let folded = [
         &sent.priority,
+        &sent.containers,
         &sent.yields,
         &sent.without_start_up,
         &sent.shm,
@@ -1037,6 +1051,7 @@ async fn page(
             owner: sent.owner,
             max_runtime: sent.max_runtime,
             replicas: sent.replicas,
+            containers: sent.containers,
             priority: sent.priority,
             yields: sent.yields,
             without_start_up: sent.without_start_up,
@@ -1225,6 +1240,7 @@ async fn answered(
                 mig: request.resources.mig,
                 ..Demand::default()
             };
+            let demand = demand.times(request.containers);
             let now = console.server.clock().now();
             let replicas = u64::from(request.replicas);
             let preview = there.pictured(visit, &explained, &demand, replicas, now);

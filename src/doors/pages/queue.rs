@@ -545,7 +545,7 @@ fn waiting(
         },
         hint: presenter::outlook(t, &visit.clock, answer, now),
         instead: presenter::smaller(t, answer, session.resources.gpu, policy)
-            .filter(|_| may_write && alone),
+            .filter(|_| may_write && alone && session.containers == 1),
         held: session.held_by.is_some(),
         may_change: may_write,
     }

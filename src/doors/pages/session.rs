@@ -18,6 +18,7 @@ use rules::names::ContainerName;
 use rules::permissions::{Permission as Right, may};
 use rules::session::{SessionKind, SessionState};
 use rules::units::Timestamp;
+use rules::workload::container::{MAIN, index_of, role};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -105,6 +106,10 @@ pub struct SessionDetailPage {
     pub no_processes: (&'static str, &'static str),
     /// The terminal is the session's own shell, which outlives the page.
     pub own_shell: bool,
+    /// Where the same is of each of its containers, its name, and whether it is the one that is shown; empty for one.
+    pub containers: Vec<(String, String, bool)>,
+    /// What an address of the chosen one ends with; empty for the main one.
+    pub within: String,
     pub waiting: Option<Wait>,
     /// What must end before it can start.
     pub awaited: Option<AwaitedSessions>,
@@ -156,6 +161,8 @@ pub struct SessionQuery {
     range: String,
     /// Of a log: `off` leaves its long lines whole.
     wrap: String,
+    /// Of terminal, log and processes: `main1`, `sub1` and so on; the main one where it names none of the session.
+    container: String,
 }
 
 impl SessionQuery {
@@ -181,6 +188,7 @@ pub async fn terminal(
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
+    Query(look): Query<SessionQuery>,
 ) -> Response {
     tab(
         &console,
@@ -188,7 +196,7 @@ pub async fn terminal(
         &caller,
         &id,
         Some(SessionTab::Terminal),
-        &SessionQuery::default(),
+        &look,
     )
     .await
 }
@@ -218,17 +226,10 @@ pub async fn processes(
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
+    Query(look): Query<SessionQuery>,
 ) -> Response {
     let part = Some(SessionTab::Processes);
-    tab(
-        &console,
-        &visit,
-        &caller,
-        &id,
-        part,
-        &SessionQuery::default(),
-    )
-    .await
+    tab(&console, &visit, &caller, &id, part, &look).await
 }
 
 /// `GET /sessions/{id}/metrics`
@@ -367,7 +368,13 @@ async fn read_one(
     let container = ContainerName {
         session: session.id,
         incarnation: session.incarnation,
-        index: 0,
+        index: index_of(&look.container)
+            .filter(|index| *index < session.containers)
+            .unwrap_or(MAIN),
+    };
+    let within = match container.index {
+        MAIN => String::new(),
+        index => format!("?container={}", role(index)),
     };
     let running = session.state == SessionState::Running;
     let log = match (tab, session.state) {
@@ -416,8 +423,9 @@ async fn read_one(
             // A search in the log is a still picture; everything else moves.
             live: q.is_empty().then(|| {
                 let wrap = if look.wraps() { "" } else { "&wrap=off" };
+                let of = within.replace('?', "&");
                 format!(
-                    "/sessions/{id}/live?tab={asked}&range={}{wrap}",
+                    "/sessions/{id}/live?tab={asked}&range={}{wrap}{of}",
                     span.word()
                 )
             }),
@@ -438,8 +446,18 @@ async fn read_one(
             .map(|idle| idle_note(visit, &idle, may_write, now)),
         refused: None,
         terminal: match session.kind {
-            SessionKind::Interactive => format!("/api/v1/sessions/{id}/attach"),
-            SessionKind::Batch => format!("/api/v1/sessions/{id}/exec"),
+            SessionKind::Interactive => format!("/api/v1/sessions/{id}/attach{within}"),
+            SessionKind::Batch => format!("/api/v1/sessions/{id}/exec{within}"),
+        },
+        containers: match (session.containers, tab) {
+            (1, _) | (_, SessionTab::Metrics) => Vec::new(),
+            (all, _) => (MAIN..all)
+                .map(|index| {
+                    let name = role(index);
+                    let at = format!("/sessions/{id}/{}?container={name}", tab.word());
+                    (at, name, index == container.index)
+                })
+                .collect(),
         },
         name: session.name.to_string(),
         description: session.description.clone().unwrap_or_default(),
@@ -473,7 +491,7 @@ async fn read_one(
             }
             _ => None,
         },
-        instead: (session.state == SessionState::Pending && may_write)
+        instead: (session.state == SessionState::Pending && may_write && session.containers == 1)
             .then(|| presenter::smaller(t, &why, given.gpu, devices.policy))
             .flatten(),
         steps: if matches!(
@@ -489,7 +507,8 @@ async fn read_one(
         log_note: t.logs_lines(shown_log.lines().count() as u64),
         log_text: shown_log,
         log_wraps: look.wraps(),
-        log_other: log_address(&id, q, !look.wraps()),
+        log_other: log_address((id.as_str(), look.container.as_str()), q, !look.wraps()),
+        within,
         view: match tab {
             SessionTab::Metrics => session_charts::view(t, clock, &session, &samples, span),
             _ => HistoryView::default(),

@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rules::container_network;
+use rules::names::{ContainerName, SessionName};
 use russh::keys::{Algorithm, PublicKey};
 use russh::server::{
     Auth, ChannelOpenHandle, Handler, Msg, PublicKeyOffer, Session, VerifiedPublicKey,
@@ -17,7 +19,7 @@ use uuid::Uuid;
 
 use super::ahead::AheadRoom;
 use super::program::{self, is_variable};
-use super::seat::ChannelSeat;
+use super::seat::{ChannelSeat, SshOrigin};
 use super::{SFTP, SshContext, refused, tunnel};
 
 /// Programs and tunnels of one connection. Higher: one user takes more of the places in sessions. Lower: an editor with
@@ -78,6 +80,31 @@ impl SshHandler {
         Some((self.seat.clone()?, permit))
     }
 
+    /// The answers to a container of the same session, which proves by where it comes from who it is.
+    pub(super) fn of_neighbour(
+        context: Arc<SshContext>,
+        (container, name): (ContainerName, SessionName),
+        ending: watch::Receiver<bool>,
+    ) -> Self {
+        let (proven, _) = watch::channel(None);
+        let source = IpAddr::V4(container_network::address(container.index));
+        let mut handler = Self::new(Arc::clone(&context), source, proven, ending.clone());
+        handler.seat = Some(ChannelSeat {
+            context,
+            origin: SshOrigin::Neighbour { container, name },
+            ending,
+            ahead: handler.ahead.clone(),
+            kept: Arc::clone(&handler.kept),
+        });
+        handler
+    }
+
+    /// Whether its seat is given already. `russh` asks about keys whichever methods are offered: a container must not leave its
+    /// session by the key of a user, past the network of its launch and the lease of that user.
+    fn is_settled(&self) -> bool {
+        self.seat.is_some()
+    }
+
     /// Answers a request to start something: one thing a channel.
     fn start(&mut self, channel: ChannelId, session: &mut Session) -> Result<(), Error> {
         match self.started.insert(channel) {
@@ -109,13 +136,21 @@ fn is_weak(algorithm: &Algorithm) -> bool {
 impl Handler for SshHandler {
     type Error = Error;
 
+    /// Who needs no proof has a seat before.
+    async fn auth_none(&mut self, _user: &str) -> Result<Auth, Error> {
+        match self.is_settled() {
+            true => Ok(Auth::Accept),
+            false => Ok(Auth::reject()),
+        }
+    }
+
     async fn auth_publickey_offered(
         &mut self,
         _user: &str,
         offer: PublicKeyOffer<'_>,
     ) -> Result<Auth, Error> {
         self.offers += 1;
-        if self.offers > MAX_OFFERS || is_weak(offer.algorithm) {
+        if self.is_settled() || self.offers > MAX_OFFERS || is_weak(offer.algorithm) {
             return Ok(Auth::reject());
         }
         let Ok(blob) = offer.public_key.to_bytes() else {
@@ -137,7 +172,7 @@ impl Handler for SshHandler {
         user: &str,
         key: VerifiedPublicKey<'_>,
     ) -> Result<Auth, Error> {
-        if is_weak(key.algorithm) || user.len() > MAX_NAME_LENGTH {
+        if self.is_settled() || is_weak(key.algorithm) || user.len() > MAX_NAME_LENGTH {
             return Ok(Auth::reject());
         }
         let Some(caller) = self.prove(key.public_key).await else {
@@ -145,9 +180,11 @@ impl Handler for SshHandler {
         };
         self.seat = Some(ChannelSeat {
             context: Arc::clone(&self.context),
-            caller: caller.clone(),
-            session: user.to_owned(),
-            source: self.source,
+            origin: SshOrigin::Outside {
+                caller: Box::new(caller.clone()),
+                session: user.to_owned(),
+                source: self.source,
+            },
             ending: self.ending.clone(),
             ahead: self.ahead.clone(),
             kept: Arc::clone(&self.kept),

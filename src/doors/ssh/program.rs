@@ -203,7 +203,7 @@ async fn start(
     seat: &ChannelSeat,
     asked: AskedProgram,
     kind: ProgramKind,
-) -> Result<(TermStream, Inside), Failure> {
+) -> Result<(TermStream, Option<Inside>), Failure> {
     let request = asked.request(kind)?;
     let entered = seat.enter().await?;
     let stream = seat
@@ -220,11 +220,11 @@ async fn carry(
     read: ChannelReadHalf,
     write: &ChannelWriteHalf<Msg>,
     stream: TermStream,
-    inside: Inside,
+    inside: Option<Inside>,
     on_terminal: bool,
 ) {
     let TermStream { input, mut output } = stream;
-    let mut warnings = inside.warnings();
+    let mut warnings = inside.as_ref().map(Inside::warnings);
     let warned_in = on_terminal.then(|| seat.text());
     let ways = BothWays::default();
     let (behind, mut waiting) = ahead(&seat.ahead);
@@ -261,7 +261,7 @@ async fn carry(
     };
     let stuck = tokio::select! {
         // Closed by the client: with the stream the program hears that its terminal is gone.
-        () = heard(read, &behind, &inside, &ways) => false,
+        () = heard(read, &behind, inside.as_ref(), &ways) => false,
         () = fed => false,
         () = shown => false,
         () = ways.stand_still() => true,
@@ -278,13 +278,15 @@ async fn carry(
 async fn heard(
     mut read: ChannelReadHalf,
     behind: &AheadSender<TermInput>,
-    inside: &Inside,
+    inside: Option<&Inside>,
     ways: &BothWays,
 ) {
     while let Some(message) = read.wait().await {
         let (typed, bytes) = match message {
             ChannelMsg::Data { data } => {
-                inside.typed();
+                if let Some(inside) = inside {
+                    inside.typed();
+                }
                 let bytes = data.len();
                 (TermInput::Bytes(data), bytes)
             }
@@ -324,8 +326,8 @@ async fn end(write: &ChannelWriteHalf<Msg>, code: u32) {
 }
 
 /// Waits for the next warning of the session, in the language of who sits there; for ever where there is none.
-async fn warned(warnings: &mut IdleWarnings, language: Option<Text>) -> Bytes {
-    let Some(t) = language else {
+async fn warned(warnings: &mut Option<IdleWarnings>, language: Option<Text>) -> Bytes {
+    let (Some(t), Some(warnings)) = (language, warnings) else {
         return std::future::pending().await;
     };
     let (action, minutes) = warnings.next().await;

@@ -92,8 +92,7 @@ pub struct ContainerSpec {
     /// Host directories shown inside, id-mapped like the layers.
     #[serde(default)]
     pub mounts: Vec<MountOrder>,
-    /// Networks that it joins beside its own. The runtime makes none yet and leaves these alone; no server
-    /// names any.
+    /// Networks that it joins beside its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<NetworkOrder>,
     /// What the relay carries for it; nothing when absent.
@@ -133,10 +132,19 @@ pub struct MountOrder {
     pub on_volume: bool,
 }
 
-/// A network by the name that its node knows.
+/// A private network of the containers of one session, by the name that its node knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkOrder {
     pub name: String,
+    /// How many containers it joins.
+    #[serde(default)]
+    pub members: u32,
+    /// The container's place among them, which gives its address.
+    #[serde(default)]
+    pub place: u32,
+    /// The running container in whose namespace the switch is; None for that one itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hub: Option<RuntimeName>,
 }
 
 /// Who runs the command, in numbers of the container.

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rules::container_network;
 use rules::egress::SessionEgress;
 use rules::start_up;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -53,6 +54,10 @@ const MAX_STREAMS: usize = 32;
 /// Programs of one container that go on without a client. More: each takes one of the places of streams, and memory for
 /// its last output, as long as it runs. Fewer: a session has fewer apps.
 const MAX_BACKGROUND: usize = 8;
+
+/// What an SSH client in a container of several is told of the others: nothing stands between them that could pass itself
+/// off as one, and their keys are new with each server. Never said of a longer name, which is a host outside.
+const NEIGHBOURS: &str = "Host main1 sub? sub??\n    StrictHostKeyChecking no\n    UserKnownHostsFile /dev/null\n    LogLevel ERROR\n";
 
 /// Connections that have not said what they want, or wait for a short answer; the next waits in the
 /// socket's queue until one has said it or is let go. Streams take none of these places, so a client that
@@ -323,6 +328,23 @@ impl Shim {
         File::open(run).ok()
     }
 
+    /// The network namespace of the container in which the switch of the session's network is; None where this one joins no
+    /// other. An error where that container is gone.
+    fn hub(&self, order: &ContainerSpec) -> Result<Option<File>, ShimError> {
+        let mut hubs = order.networks.iter().filter_map(|each| each.hub.as_ref());
+        let Some((hub, all)) = hubs.next().zip(self.directory.parent()) else {
+            return Ok(None);
+        };
+        let gone = || "the main container of the session is gone";
+        let first = RunRecord::read(&all.join(hub.as_str()))?
+            .first
+            .ok_or_else(gone)?;
+        let namespace = File::open(format!("/proc/{}/ns/net", first.pid))?;
+        // Checked after opening: what is open is this process's, not that of a later owner of its number.
+        first.open()?.ok_or_else(gone)?;
+        Ok(Some(namespace))
+    }
+
     fn write_run_record(&self) -> io::Result<()> {
         let record = RunRecord {
             protocol: PROTOCOL,
@@ -339,6 +361,7 @@ impl Shim {
         order.hostname = spec::plain_hostname(&order.hostname);
         // Opened while its path is still in sight.
         let relay = order.egress.as_ref().and_then(|_| self.run_directory());
+        let hub = self.hub(&order)?;
         let ids = UserNamespace::make(order.ids)?;
         let mut ours = vec![
             self.directory.as_path(),
@@ -416,6 +439,10 @@ impl Shim {
         let _ = fs::write("/proc/self/oom_score_adj", "-999");
         let identity = ProcessIdentity::of(created.pid)?;
         network::raise_loopback(created.pid)?;
+        // Before the command runs: it finds the names of the others and its own address.
+        join(&order, hub.as_ref(), created.pid).map_err(|error| {
+            format!("the private network of the session cannot be made: {error}")
+        })?;
         if let (Some(egress), Some(relay)) = (order.egress.clone(), relay) {
             // Before the command runs: its first connection finds a listener. Where that fails, the node asks again.
             let opened = hand_over(&relay, &order, egress, &identity);
@@ -531,9 +558,14 @@ impl Shim {
             None => "/".to_owned(),
         };
         let reached = order.egress.as_ref().map(SessionEgress::hosts);
+        let members = order.networks.first().map(|network| network.members);
+        // In a network its own name is its address there, so that others reach what it says of itself.
+        let (own, others) = match members {
+            Some(members) => (String::new(), container_network::hosts(members)),
+            None => (format!(" {}", order.hostname), String::new()),
+        };
         let hosts = format!(
-            "127.0.0.1\tlocalhost {0}\n::1\tlocalhost ip6-localhost ip6-loopback\n{1}",
-            order.hostname,
+            "127.0.0.1\tlocalhost{own}\n::1\tlocalhost ip6-localhost ip6-loopback\n{others}{0}",
             reached.unwrap_or_default()
         );
         let hostname = format!("{}\n", order.hostname);
@@ -544,6 +576,18 @@ impl Shim {
         ] {
             let file = stage.write_file(&format!("files/{name}"), text)?;
             stage.show_file(&file, &format!("/etc/{name}"), FileUse::Read)?;
+        }
+        if members.is_some() {
+            let file = stage.write_file("files/ssh_config", NEIGHBOURS)?;
+            // Where the image has no settings of clients, every client looks at these. An empty file stays in an image that
+            // was made from such a session.
+            let own = rootfs::read_inside(&root, "/etc/ssh/ssh_config", 1);
+            let is_bare = own.is_none_or(|text| text.is_empty());
+            let at = match is_bare {
+                true => "/etc/ssh/ssh_config",
+                false => "/etc/ssh/ssh_config.d/fardel.conf",
+            };
+            stage.show_file(&file, at, FileUse::Read)?;
         }
         let (in_proc, files): (Vec<_>, Vec<_>) = order
             .files
@@ -1640,6 +1684,18 @@ fn hand_over(
         .map(drop)
 }
 
+/// Makes the private network that this container begins, or joins the one whose switch is in `hub`.
+fn join(order: &ContainerSpec, hub: Option<&File>, pid: i32) -> io::Result<()> {
+    let Some(network) = order.networks.first() else {
+        return Ok(());
+    };
+    let address = container_network::address(network.place);
+    match hub {
+        Some(hub) => network::join_switch(hub, pid, network.place, address),
+        None => network::make_switch(pid, address),
+    }
+}
+
 fn environment(order: &ContainerSpec, user: &ContainerUser) -> Vec<(String, String)> {
     let mut all = Vec::new();
     put_variable(&mut all, "PATH", DEFAULT_PATH);
@@ -1652,6 +1708,16 @@ fn environment(order: &ContainerSpec, user: &ContainerUser) -> Vec<(String, Stri
     }
     for (name, value) in order.egress.iter().flat_map(SessionEgress::variables) {
         put_variable(&mut all, &name, &value);
+    }
+    // A proxy knows no other container.
+    if let (Some(_), Some(network)) = (&order.egress, order.networks.first()) {
+        for name in ["NO_PROXY", "no_proxy"] {
+            let known = all.iter().find(|(known, _)| known == name);
+            let more = container_network::no_proxy(network.members);
+            if let Some(value) = known.map(|(_, known)| format!("{known},{more}")) {
+                put_variable(&mut all, name, &value);
+            }
+        }
     }
     for (name, value) in &order.environment {
         put_variable(&mut all, name, value);

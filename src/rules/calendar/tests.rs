@@ -36,6 +36,7 @@ fn session(kind: SessionKind, limit: Option<u64>) -> Session {
         max_runtime_seconds: limit,
         start_at: None,
         depends_on: Vec::new(),
+        containers: 1,
     };
     let (id, owner) = (SessionId(uuid::Uuid::nil()), UserId(uuid::Uuid::nil()));
     Session::launched(

@@ -578,6 +578,7 @@ fn session(domain: u128, project: u128) -> Session {
         max_runtime_seconds: None,
         start_at: None,
         depends_on: Vec::new(),
+        containers: 1,
     };
     let name = crate::names::SessionName::parse("one").expect("a name");
     let id = crate::names::SessionId::make(now, [1; 10]);

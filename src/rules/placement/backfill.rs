@@ -20,13 +20,20 @@ const MAX_TIMED_SIZES: usize = 64;
 pub(super) struct RoomEnd<'w> {
     at: Timestamp,
     session: &'w Session,
+    /// Of what ends there: all of the session, or one of its containers.
+    demand: Demand,
     found: FoundPlace,
 }
 
 impl<'w> RoomEnd<'w> {
     /// Of a place that a session has or gets, and is to have until then.
     pub(super) fn new(at: Timestamp, session: &'w Session, found: FoundPlace) -> Self {
-        Self { at, session, found }
+        Self {
+            at,
+            session,
+            demand: session.spec.demand,
+            found,
+        }
     }
 
     /// Of a session that gets its place now; None where it has no time limit.
@@ -48,7 +55,10 @@ impl<'w> RoomEnd<'w> {
         let containers = session.live_containers().filter_map(|container| {
             let spot = ground.spot(container.node)?;
             let devices = container.holds().into_owned();
-            Some(Self::new(at, session, FoundPlace { spot, devices }))
+            Some(Self {
+                demand: session.spec.of_each(),
+                ..Self::new(at, session, FoundPlace { spot, devices })
+            })
         });
         containers.collect()
     }
@@ -124,7 +134,7 @@ impl<'w> TimedBackfill<'w> {
                     break;
                 }
                 for end in together {
-                    then.release(&end.found, end.session);
+                    then.release(&end.found, end.session, &end.demand);
                 }
                 if then.fits(spot, demand, host) {
                     latest = Some((at, spot, together[0].session.id));

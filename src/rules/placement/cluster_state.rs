@@ -121,7 +121,8 @@ impl<'w> ClusterState<'w> {
                     continue;
                 };
                 let held = container.holds();
-                ground.hold(at, &held, session, number == 0);
+                let demand = session.spec.of_each();
+                ground.hold(at, &held, session, &demand, number == 0);
             }
         }
         // Not asked yet.
@@ -372,12 +373,19 @@ impl<'w> ClusterState<'w> {
 
     /// Gives a place away.
     pub(super) fn take(&mut self, found: &FoundPlace, session: &Session) {
-        self.hold(found.spot, &found.devices, session, true);
+        let (at, demand) = (found.spot, &session.spec.demand);
+        self.hold(at, &found.devices, session, demand, true);
     }
 
-    /// `first`: of its containers on whichever node.
-    fn hold(&mut self, at: usize, devices: &[DeviceShare], session: &Session, first: bool) {
-        let demand = &session.spec.demand;
+    /// `demand`: of what is held here, all of the session or one container. `first`: of its containers on whichever node.
+    fn hold(
+        &mut self,
+        at: usize,
+        devices: &[DeviceShare],
+        session: &Session,
+        demand: &Demand,
+        first: bool,
+    ) {
         let spot = &mut self.spots[at];
         spot.cpu = spot.cpu + demand.cpu;
         spot.memory = spot.memory + demand.memory;
@@ -386,7 +394,7 @@ impl<'w> ClusterState<'w> {
                 spot.devices[at].add(part);
             }
         }
-        self.reserved.hold(spot, session, devices);
+        self.reserved.hold(spot, session, demand, devices);
         spot.version += 1;
         self.changes.push(at);
         let shares: u32 = devices.iter().map(|d| d.share.0).sum();
@@ -408,7 +416,7 @@ impl<'w> ClusterState<'w> {
             if let Some(spot) = self.spot(container.node) {
                 let devices = container.holds().into_owned();
                 let found = FoundPlace { spot, devices };
-                self.let_go(&found, session, number == 0);
+                self.let_go(&found, session, &session.spec.of_each(), number == 0);
             }
         }
     }
@@ -417,31 +425,36 @@ impl<'w> ClusterState<'w> {
     pub(super) fn hold_again(&mut self, session: &Session) {
         for (number, container) in session.live_containers().enumerate() {
             if let Some(spot) = self.spot(container.node) {
-                self.hold(spot, &container.holds(), session, number == 0);
+                let demand = session.spec.of_each();
+                self.hold(spot, &container.holds(), session, &demand, number == 0);
             }
         }
     }
 
     /// Takes a place back that was given away.
     pub(super) fn free(&mut self, found: &FoundPlace, session: &Session) {
-        self.let_go(found, session, true);
+        self.let_go(found, session, &session.spec.demand, true);
     }
 
-    fn let_go(&mut self, found: &FoundPlace, session: &Session, first: bool) {
-        let shares = self.release(found, session);
+    fn let_go(&mut self, found: &FoundPlace, session: &Session, demand: &Demand, first: bool) {
+        let shares = self.release(found, session, demand);
         if let Some(owned) = self.owned.get_mut(&session.owner) {
             *owned = owned.saturating_sub(shares);
         }
         if !self.bounds.is_empty() {
-            let amount = amount(&session.spec.demand, shares, first);
+            let amount = amount(demand, shares, first);
             self.bounds.free(session, amount);
         }
     }
 
-    /// Takes the room of a session on one machine back, and counts its owner's as before; the hundredths of devices that
-    /// it had there.
-    pub(super) fn release(&mut self, found: &FoundPlace, session: &Session) -> u32 {
-        let demand = &session.spec.demand;
+    /// Takes the room of a session or of one container on one machine back, and counts its owner's as before; the
+    /// hundredths of devices that it had there.
+    pub(super) fn release(
+        &mut self,
+        found: &FoundPlace,
+        session: &Session,
+        demand: &Demand,
+    ) -> u32 {
         let spot = &mut self.spots[found.spot];
         spot.cpu = spot.cpu.saturating_sub(demand.cpu);
         spot.memory = spot.memory.saturating_sub(demand.memory);
@@ -458,7 +471,7 @@ impl<'w> ClusterState<'w> {
         {
             spot.beside.swap_remove(at);
         }
-        self.reserved.let_go(spot, session, &found.devices);
+        self.reserved.let_go(spot, session, demand, &found.devices);
         self.vain.get_mut().clear();
         spot.version += 1;
         self.changes.push(found.spot);

@@ -308,6 +308,7 @@ fn drafted(world: &ClusterSnapshot, draft: &RequestDraft, now: Timestamp) -> Vec
             .copied()
             .filter(|id| world.session(*id).is_some())
             .collect(),
+        containers: 1,
     };
     (0..all)
         .map(|replica| {

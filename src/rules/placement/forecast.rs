@@ -272,6 +272,7 @@ fn with_arrivals(
             max_runtime_seconds: Some(one.limit),
             start_at: Some(one.at),
             depends_on: Vec::new(),
+            containers: 1,
         };
         let session = Session::launched(id, SessionName::drafted(), one.owner, spec, one.at);
         with.sessions.push(Session {

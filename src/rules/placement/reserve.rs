@@ -214,7 +214,7 @@ fn crowd(
             if count == 0 || session.desired != DesiredState::Run {
                 continue;
             }
-            let demand = &session.spec.demand;
+            let demand = session.spec.of_each();
             let own = (u64::from(demand.cpu.0) * count, demand.memory.0 * count);
             let is_other = !time.holder.admits(session);
             let leaves = holds_kept(world, session, time) || ends_in_time(session, time);
@@ -259,8 +259,9 @@ fn still_kept(
     for session in world.sessions.iter().filter(|one| time.holder.admits(one)) {
         for container in session.live_on(node.id) {
             if is_credited(time, part, node, session, &container.holds()) {
-                cpu = cpu.saturating_sub(u64::from(session.spec.demand.cpu.0));
-                memory = memory.saturating_sub(session.spec.demand.memory.0);
+                let demand = session.spec.of_each();
+                cpu = cpu.saturating_sub(u64::from(demand.cpu.0));
+                memory = memory.saturating_sub(demand.memory.0);
             }
         }
     }

@@ -4,7 +4,7 @@
 use super::node_state::NodeState;
 use crate::names::NodeId;
 use crate::reservation::{ReservationState, ReservationTime, ReservedPart};
-use crate::resources::DeviceShare;
+use crate::resources::{Demand, DeviceShare};
 use crate::session::Session;
 use crate::units::{Bytes, CpuShare, Timestamp};
 use crate::world::{ClusterSnapshot, NodeRecord};
@@ -223,9 +223,11 @@ impl<'w> ReservedRoom<'w> {
         &mut self,
         spot: &mut NodeState<'w>,
         session: &Session,
+        demand: &Demand,
         devices: &[DeviceShare],
     ) {
-        self.note(spot, session, devices, |kept, demand| {
+        let demand = (demand.cpu, demand.memory);
+        self.note(spot, session, devices, |kept| {
             kept.cpu = kept.cpu + demand.0;
             kept.memory = kept.memory + demand.1;
         });
@@ -236,9 +238,11 @@ impl<'w> ReservedRoom<'w> {
         &mut self,
         spot: &mut NodeState<'w>,
         session: &Session,
+        demand: &Demand,
         devices: &[DeviceShare],
     ) {
-        self.note(spot, session, devices, |kept, demand| {
+        let demand = (demand.cpu, demand.memory);
+        self.note(spot, session, devices, |kept| {
             kept.cpu = kept.cpu.saturating_sub(demand.0);
             kept.memory = kept.memory.saturating_sub(demand.1);
         });
@@ -249,19 +253,18 @@ impl<'w> ReservedRoom<'w> {
         spot: &mut NodeState<'w>,
         session: &Session,
         devices: &[DeviceShare],
-        change: impl Fn(&mut KeptPart<'w>, (CpuShare, Bytes)),
+        change: impl Fn(&mut KeptPart<'w>),
     ) {
         if self.parts.is_empty() {
             return;
         }
-        let demand = (session.spec.demand.cpu, session.spec.demand.memory);
         let node = spot.node;
         let mut own = self.parts.iter_mut();
         let own = own.find(|kept| {
             kept.part.node == node.id && is_credited(kept.time, kept.part, node, session, devices)
         });
         if let Some(kept) = own {
-            change(kept, demand);
+            change(kept);
             self.count(spot);
         }
     }

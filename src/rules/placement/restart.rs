@@ -61,7 +61,21 @@ pub(super) fn blocker(
             return Some(blockers::memory_short(demand.memory, &node.name, memory));
         }
         let mut parts = container.devices.iter();
-        parts.find_map(|part| device(&ground, node, session, part))
+        parts.find_map(|part| device(&ground, node, session, &together(containers, node, part)))
+    })
+}
+
+/// What all of these containers have of the device of one part.
+fn together(containers: &[SessionContainer], node: &NodeRecord, part: &DeviceShare) -> DeviceShare {
+    let here = containers.iter().filter(|one| one.node == node.id);
+    let shares = here.flat_map(|one| &one.devices);
+    let mut same = shares.filter(|one| one.index == part.index && one.part == part.part);
+    same.next().map_or(*part, |first| {
+        same.fold(*first, |all, one| DeviceShare {
+            share: all.share + one.share,
+            memory: all.memory + one.memory,
+            ..all
+        })
     })
 }
 

@@ -359,6 +359,7 @@ fn world(text: &str) -> ClusterSnapshot {
                 max_runtime_seconds: None,
                 start_at: None,
                 depends_on: Vec::new(),
+                containers: 1,
             };
             world.sessions.push(Session::launched(
                 SessionId(uuid::Uuid::from_u128(100 + n as u128)),

@@ -222,6 +222,7 @@ impl TraceStage<'_> {
             max_runtime_seconds: job.limit,
             start_at: None,
             depends_on: Vec::new(),
+            containers: 1,
         };
         let at = self.time(job.submit);
         let name = SessionName::drafted();

@@ -1,5 +1,5 @@
 //! One container of a session: where it is, what it has of devices there, and how far it is.
-//! A session has one today, the main one; nothing here depends on that.
+//! All of a session's begin together, with equal parts of what it asked for.
 
 use std::borrow::Cow;
 
@@ -12,6 +12,25 @@ use crate::units::Timestamp;
 
 /// The place of the main container among those of its session.
 pub const MAIN: u32 = 0;
+
+/// `main1`, `sub1`, `sub2` …: what the container of that place is called within its session; its host name, too, where the
+/// session has several.
+pub fn role(index: u32) -> String {
+    match index {
+        MAIN => "main1".to_owned(),
+        index => format!("sub{index}"),
+    }
+}
+
+/// The place of the container that is called so; None for a text that names none.
+pub fn index_of(text: &str) -> Option<u32> {
+    let index = match text {
+        "main1" => MAIN,
+        text => text.strip_prefix("sub")?.parse().ok()?,
+    };
+    // One spelling each.
+    (role(index) == text).then_some(index)
+}
 
 /// One container of a session's present start, or of its last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,10 +122,7 @@ impl SessionContainer {
 
     /// `main1`, `sub1`, `sub2` …: what people call it within its session.
     pub fn role(&self) -> String {
-        match self.index {
-            MAIN => "main1".to_owned(),
-            index => format!("sub{index}"),
-        }
+        role(self.index)
     }
 
     /// True once no process of it lives any more: then nothing of its node is held for it.

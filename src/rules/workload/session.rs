@@ -18,7 +18,7 @@ use crate::incident::{EnforcementAction, MemoryIncident};
 use crate::names::{ContainerName, NodeId, SessionId, SessionName, UserId, UserName};
 use crate::reason::Reason;
 use crate::reasons;
-use crate::resources::DeviceShare;
+use crate::resources::{DeviceShare, in_parts};
 use crate::start_up::{SessionStartUp, StartUpFailure};
 use crate::tenancy::{DomainId, ProjectId, Scope};
 use crate::units::Timestamp;
@@ -557,7 +557,7 @@ impl Session {
         }
     }
 
-    /// Gives it a place.
+    /// Gives it a place: all its containers on one node, each with its part of the devices.
     pub fn place(
         &mut self,
         node: NodeId,
@@ -568,7 +568,11 @@ impl Session {
         self.lifecycle = Lifecycle::Placed(PlacedSession {
             scheduled_at: now,
             stopping_at: None,
-            containers: vec![SessionContainer::scheduled(MAIN, node, devices)],
+            containers: in_parts(&devices, self.spec.containers)
+                .into_iter()
+                .zip(MAIN..)
+                .map(|(devices, index)| SessionContainer::scheduled(index, node, devices))
+                .collect(),
         });
         self.backfilled = because.code == codes::PLACEMENT_BACKFILL;
         self.reason = Some(because);

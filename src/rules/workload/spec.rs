@@ -55,6 +55,18 @@ pub struct SessionSpec {
     pub start_at: Option<Timestamp>,
     /// Starts only after all of these ended well.
     pub depends_on: Vec<SessionId>,
+    /// How many containers it has, on one node. `demand` is that of all of them together: queue, limits and ledger count a
+    /// session once.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub containers: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(containers: &u32) -> bool {
+    *containers == 1
 }
 
 /// Bounds on the free text of a launch. A row must stay small: the whole world is read at once.
@@ -64,6 +76,9 @@ pub const MAX_VARIABLES: usize = 512;
 pub const MAX_LABELS: usize = 64;
 pub const MAX_LABEL_LENGTH: usize = 256;
 pub const MAX_REPLICAS: u32 = 500;
+/// Containers of one session. Higher: one start takes all supervisors of a node at once. Lower: no work over all cards of
+/// a large node, one container each.
+pub const MAX_CONTAINERS: u32 = 20;
 pub const MAX_DEPENDENCIES: usize = 64;
 /// All text of one spec together, bytes.
 pub const MAX_SPEC_BYTES: usize = 256 << 10;
@@ -79,6 +94,11 @@ impl SessionSpec {
         };
         let max_runtime = self.max_runtime_seconds.map(|s| (s, "session.max-runtime"));
         [timeout, max_runtime].into_iter().flatten().min()
+    }
+
+    /// What each of its containers has: an equal part of `demand`.
+    pub fn of_each(&self) -> Demand {
+        self.demand.part_of(self.containers)
     }
 
     /// Bytes of its command and its variables.

@@ -61,6 +61,7 @@ fn session() -> Session {
             max_runtime_seconds: None,
             start_at: None,
             depends_on: Vec::new(),
+            containers: 1,
         },
         at(0),
     );
@@ -352,6 +353,29 @@ fn the_end_of_the_main_container_stops_the_others_and_is_the_sessions() {
 }
 
 #[test]
+fn all_containers_of_a_session_get_their_places_together_on_one_node() {
+    let mut session = session();
+    session.lifecycle = Lifecycle::Pending;
+    session.spec.containers = 3;
+    session.spec.demand = session.spec.demand.times(3);
+    session.place(ONE, vec![share(75)], started(), at(3));
+    let roles: Vec<String> = session
+        .containers()
+        .iter()
+        .map(SessionContainer::role)
+        .collect();
+    assert_eq!(roles, ["main1", "sub1", "sub2"]);
+    for container in session.containers() {
+        let shares: Vec<u32> = container.devices.iter().map(|one| one.share.0).collect();
+        assert_eq!((container.node, shares), (ONE, vec![25]));
+    }
+    // Together they hold what was asked, not three times that.
+    let held = crate::metering::Allocated::of(&session).expect("it has a place");
+    assert_eq!((held.cpu, held.gpu), (300, 75));
+    assert_eq!(session.spec.of_each().cpu, CpuShare(100));
+}
+
+#[test]
 fn a_sub_container_that_fails_fails_its_session() {
     let lost = || ReportedState::Lost {
         reason: reasons::session_container_gone(),
@@ -360,7 +384,12 @@ fn a_sub_container_that_fails_fails_its_session() {
         reason: Reason::from_parts("image.unreadable".into(), "Broken.".into()),
     };
     for (state, outcome, reason, exit_code) in [
-        (exit(1, 5), Outcome::Failed, "session.exit-code", Some(1)),
+        (
+            exit(1, 5),
+            Outcome::Failed,
+            "session.container-ended",
+            Some(1),
+        ),
         (lost(), Outcome::Lost, "session.container-gone", None),
         (refused(), Outcome::Refused, "image.unreadable", None),
     ] {
@@ -545,5 +574,41 @@ fn each_container_of_a_session_mounts_its_folders() {
             })
             .collect();
         assert_eq!(told, [(id, ("train", "/data"), true)]);
+    }
+}
+
+#[test]
+fn containers_of_a_session_are_told_who_they_are_and_one_alone_is_told_nothing() {
+    let told = |containers: u32| {
+        let mut session = session();
+        session.spec.containers = containers;
+        session.spec.demand = session.spec.demand.times(containers);
+        session.spec.env = [("BACKENDAI_CLUSTER_ROLE".to_owned(), "mine".to_owned())].into();
+        session.place(ONE, Vec::new(), started(), at(3));
+        let mut lists = assignment::for_nodes(&world(session), |_| None);
+        lists.remove(&ONE).expect("its node has a list")
+    };
+    let alone = &told(1)[0];
+    assert_eq!((alone.hostname.as_str(), alone.env.len()), ("three", 1));
+    assert!(alone.networks.is_empty());
+    let pair = told(2);
+    let names: Vec<&str> = pair.iter().map(|order| order.hostname.as_str()).collect();
+    assert_eq!(names, ["main1", "sub1"]);
+    for (rank, order) in pair.iter().enumerate() {
+        assert_eq!(order.demand.cpu, CpuShare(100));
+        assert_eq!(order.networks.len(), 1);
+        assert_eq!(order.networks, pair[0].networks);
+        let value = |name: &str| order.env.get(name).map(String::as_str);
+        let own = (order.hostname.as_str(), rank.to_string());
+        assert_eq!(value("FARDEL_CLUSTER_RANK"), Some(own.1.as_str()));
+        assert_eq!(value("BACKENDAI_CLUSTER_LOCAL_RANK"), Some(own.1.as_str()));
+        assert_eq!(value("BACKENDAI_CLUSTER_HOST"), Some(own.0));
+        assert_eq!(value("BACKENDAI_CLUSTER_HOSTS"), Some("main1,sub1"));
+        assert_eq!(value("BACKENDAI_CLUSTER_SIZE"), Some("2"));
+        assert_eq!(value("BACKENDAI_CLUSTER_IDX"), Some("1"));
+        assert_eq!(value("BACKENDAI_CLUSTER_REPLICAS"), Some("main:1,sub:1"));
+        // What its launch says stands above.
+        assert_eq!(value("BACKENDAI_CLUSTER_ROLE"), Some("mine"));
+        assert!(value("FARDEL_CLUSTER_ROLE").is_some());
     }
 }

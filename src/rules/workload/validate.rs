@@ -8,9 +8,9 @@ use super::precedence::Precedence;
 use super::remarks::Remarks;
 use super::session::Session;
 use super::spec::{
-    MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS, MAX_DEPENDENCIES, MAX_LABEL_LENGTH, MAX_REPLICAS,
-    MAX_RUN_SECONDS, MAX_SPEC_BYTES, MAX_VARIABLES, SessionEnvironment, SessionKind, SessionSpec,
-    TextField, text,
+    MAX_ARGUMENT_LENGTH, MAX_ARGUMENTS, MAX_CONTAINERS, MAX_DEPENDENCIES, MAX_LABEL_LENGTH,
+    MAX_REPLICAS, MAX_RUN_SECONDS, MAX_SPEC_BYTES, MAX_VARIABLES, SessionEnvironment, SessionKind,
+    SessionSpec, TextField, text,
 };
 use crate::image::{MAX_REFERENCE_LENGTH, parse_reference};
 use crate::names::{ImageId, SessionId, SessionName};
@@ -32,7 +32,9 @@ pub struct RequestedLaunch {
     pub image: String,
     pub command: Vec<String>,
     pub env: BTreeMap<String, String>,
+    /// Of each of its containers.
     pub demand: Demand,
+    pub containers: u32,
     /// The share as it was typed. A 0 that was typed is refused; where none was, the demand has 0.
     pub typed_gpu: Option<GpuShare>,
     pub timeout_seconds: Option<u64>,
@@ -79,7 +81,9 @@ pub struct ValidatedSpec {
     kind: SessionKind,
     command: Vec<String>,
     env: BTreeMap<String, String>,
+    /// Of all containers together.
     demand: Demand,
+    containers: u32,
     timeout_seconds: Option<u64>,
     max_runtime_seconds: Option<u64>,
     start_at: Option<Timestamp>,
@@ -89,8 +93,9 @@ impl RequestedLaunch {
     /// Gives the launch with its texts parsed.
     ///
     /// Errors: the first static fault, with its code and its field, in this order: replicas, name, remarks,
-    /// priority and yielding, a share of 0, image, number of dependencies, time limits by kind and start, amounts, command,
-    /// variables, size of all text, ranges of the time limits. Costs one visit of each text.
+    /// priority and yielding, a share of 0, image, number of dependencies, time limits by kind and start, amounts, number of
+    /// containers and what that many cannot have, command, variables, size of all text, ranges of the time limits. Costs
+    /// one visit of each text.
     pub fn validate(self, now: Timestamp) -> Result<ValidatedLaunch, Refusal> {
         if !(1..=MAX_REPLICAS).contains(&self.replicas) {
             return Err(refusals::replicas_out_of_range(MAX_REPLICAS).at("/replicas"));
@@ -121,6 +126,7 @@ impl RequestedLaunch {
             return Err(refusals::start_at_too_far().at("/start_at"));
         }
         self.demand.check()?;
+        let demand = of_containers(&self.demand, self.containers)?;
         check_command(self.kind, &image, &self.command)?;
         check_texts(&self.command, &self.env)?;
         for (seconds, pointer) in [
@@ -144,7 +150,8 @@ impl RequestedLaunch {
                 kind: self.kind,
                 command: self.command,
                 env: self.env,
-                demand: self.demand,
+                demand,
+                containers: self.containers,
                 timeout_seconds: self.timeout_seconds,
                 max_runtime_seconds: self.max_runtime_seconds,
                 start_at: self.start_at,
@@ -199,8 +206,34 @@ impl ValidatedSpec {
             max_runtime_seconds: self.max_runtime_seconds,
             start_at: self.start_at,
             depends_on,
+            containers: self.containers,
         })
     }
+}
+
+/// The demand of so many containers together, of which each has this one.
+///
+/// Errors: `containers.*` of a number or a share that cannot be; `gpu.*` of memory of a share that comes out whole.
+fn of_containers(each: &Demand, containers: u32) -> Result<Demand, Refusal> {
+    if !(1..=MAX_CONTAINERS).contains(&containers) {
+        return Err(refusals::containers_out_of_range(MAX_CONTAINERS).at("/containers"));
+    }
+    if containers == 1 {
+        return Ok(*each);
+    }
+    if each.mig.is_some() {
+        return Err(refusals::containers_partition().at("/resources/mig"));
+    }
+    let all = each.times(containers);
+    let (share, sum) = (each.gpu.0, all.gpu.0);
+    // No container gets its share in two pieces.
+    let is_whole = share.is_multiple_of(100);
+    let is_even = sum <= 100 || (share < 100 && 100 % share == 0 && sum.is_multiple_of(100));
+    if !is_whole && !is_even {
+        return Err(refusals::containers_gpu(each.gpu, containers).at("/resources/gpu"));
+    }
+    all.check()?;
+    Ok(all)
 }
 
 fn check_command(
@@ -272,6 +305,9 @@ impl RequestedResize {
     /// Errors: what can never be right, in every state of the session: a share beside a partition, no share
     /// while it runs with one, amounts that are possible on no machine.
     pub fn validate(&self, session: &Session) -> Result<Demand, Refusal> {
+        if session.spec.containers > 1 && *self != Self::default() {
+            return Err(refusals::containers_resize().at("/resources"));
+        }
         let mut demand = session.spec.demand;
         demand.cpu = self.cpu.unwrap_or(demand.cpu);
         demand.memory = self.memory.unwrap_or(demand.memory);

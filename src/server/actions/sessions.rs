@@ -10,10 +10,12 @@ use rules::notices;
 use rules::permissions::{Permission, own, reach};
 use rules::placement::{self, Explanation};
 use rules::reasons;
+use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{Session, SessionKind, SessionState};
 use rules::tenancy::Scope;
 use rules::units::Timestamp;
+use rules::workload::container::index_of;
 use rules::world::ClusterSnapshot;
 
 use super::{allowed, budgets, cursor, query};
@@ -286,14 +288,30 @@ pub(super) fn history(
     Ok(rows.into_iter().map(view::event).collect())
 }
 
-/// Leave to enter a session: its container, and what it is called.
+/// Leave to enter a session: its container, the main one unless another is asked for, and what it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryTicket {
     pub container: ContainerName,
+    /// How many it has.
+    pub containers: u32,
     pub session: SessionId,
     pub name: SessionName,
     pub kind: SessionKind,
     pub state: SessionState,
+}
+
+impl EntryTicket {
+    /// The same for the container that is called so, `main1` or `sub1`; for the same one where none is named.
+    ///
+    /// Errors: `container.not-found`.
+    pub fn within(mut self, container: Option<&str>) -> Result<Self, Refusal> {
+        if let Some(name) = container {
+            let unknown = || refusals::container_unknown(&self.name, name).at("/container");
+            let index = index_of(name).filter(|index| *index < self.containers);
+            self.container.index = index.ok_or_else(unknown)?;
+        }
+        Ok(self)
+    }
 }
 
 /// Checks that the caller may enter a session: its terminal, commands in it, its ports. The state is
@@ -304,21 +322,31 @@ pub async fn enter(server: &Server, caller: &Caller, id: &str) -> Result<EntryTi
     Ok(ticket)
 }
 
-/// As `enter`, of a session as SSH names it: `SESSION`, or `OWNER+SESSION` for one of another user.
+/// As `enter`, of a session as SSH names it: `SESSION`, or `OWNER+SESSION` for one of another user; behind it, where one is
+/// meant that is not the main one, a dot and the name of the container.
 pub async fn enter_by_name(
     server: &Server,
     caller: &Caller,
     text: &str,
 ) -> Result<EntryTicket, Failure> {
+    let (text, container) = with_container(text);
     let Some((owner, name)) = text.split_once('+') else {
-        return enter(server, caller, text).await;
+        return Ok(enter(server, caller, text).await?.within(container)?);
     };
     let (ticket, scope) = server.catalog().read_now("enter a session", |view| {
         let row = find_of_owner(view, caller, Permission::SessionsEnter, owner, name)?;
         Ok(entry(row))
     })?;
     repeated::entered(server, caller, ticket.session.to_string(), scope);
-    Ok(ticket)
+    Ok(ticket.within(container)?)
+}
+
+/// `SESSION.sub1` as the two names that it is. The name of a session has no dot; that of a user may.
+fn with_container(text: &str) -> (&str, Option<&str>) {
+    match text.rsplit_once('.') {
+        Some((session, name)) if index_of(name).is_some() => (session, Some(name)),
+        _ => (text, None),
+    }
 }
 
 /// Checks that the caller may read a session's log, which stays after its end. Who reads that of another has a row of the
@@ -346,6 +374,7 @@ fn entry(row: Session) -> (EntryTicket, Scope) {
     let scope = row.scope();
     let ticket = EntryTicket {
         container: row.container(),
+        containers: row.spec.containers,
         session: row.id,
         state: row.state(),
         name: row.name,

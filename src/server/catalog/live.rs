@@ -96,6 +96,7 @@ mod tests {
             max_runtime_seconds: None,
             start_at: None,
             depends_on: Vec::new(),
+            containers: 1,
         };
         let mut session = Session::launched(
             SessionId(uuid::Uuid::from_u128(number)),

@@ -34,7 +34,7 @@ use crate::Failure;
 
 /// What a row keeps, in this order: as `from_row` reads it, and `columns` writes it. The statements are made from
 /// this list, so a column stands in these three places of this file and nowhere else.
-pub(super) const COLUMNS: [&str; 50] = [
+pub(super) const COLUMNS: [&str; 51] = [
     "id",
     "name",
     "owner",
@@ -85,6 +85,7 @@ pub(super) const COLUMNS: [&str; 50] = [
     "mounts",
     "egress",
     "start_up",
+    "containers",
 ];
 
 /// Writes a new row.
@@ -140,7 +141,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         labels: value::json(row, next())?,
         description: row.get(next())?,
     };
-    let spec = SessionSpec {
+    let mut spec = SessionSpec {
         kind: value::word(row, next(), |text| match text {
             "interactive" => Some(SessionKind::Interactive),
             "batch" => Some(SessionKind::Batch),
@@ -181,7 +182,10 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         max_runtime_seconds: value::unsigned_or_none(row, next())?,
         start_at: value::time_or_none(row, next())?,
         depends_on: value::json(row, next())?,
+        containers: 1,
     };
+    // It came last, and is a part of what stands first.
+    spec.containers = row.get(COLUMNS.len() - 1)?;
     Ok(Session {
         id,
         name,
@@ -701,5 +705,6 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(value::text(&session.mounts)),
         Box::new(session.egress.as_ref().map(value::text)),
         Box::new(value::text(&session.start_up)),
+        Box::new(spec.containers),
     ]
 }

@@ -83,6 +83,7 @@ fn session(owner: UserId, name: &str) -> Session {
         max_runtime_seconds: None,
         start_at: None,
         depends_on: vec![],
+        containers: 1,
     };
     let name = SessionName::parse(name).unwrap();
     let mut made = Session::launched(SessionId::make(now, random()), name, owner, spec, now);

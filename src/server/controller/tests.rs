@@ -50,6 +50,7 @@ fn session(number: u128, environment: SessionEnvironment) -> Session {
             max_runtime_seconds: None,
             start_at: None,
             depends_on: Vec::new(),
+            containers: 1,
         },
         at(number as i64),
     )

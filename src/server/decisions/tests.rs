@@ -76,6 +76,7 @@ fn session(numbers: &mut TurnNumbers, number: u64, now: Timestamp) -> Session {
         max_runtime_seconds: limit,
         start_at: None,
         depends_on: Vec::new(),
+        containers: 1,
     };
     let id = SessionId(Uuid::from_u128(u128::from(1_000 + number)));
     let owner = UserId(Uuid::from_u128(u128::from(1 + numbers.below(5))));

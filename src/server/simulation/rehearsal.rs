@@ -322,6 +322,7 @@ impl RehearsalStage {
             max_runtime_seconds: options.whole("longest")?,
             start_at: options.whole("at")?.map(|s| self.start.plus_seconds(s)),
             depends_on: depends_on.iter().map(SessionId::to_string).collect(),
+            containers: 1,
         };
         options.all_used("submit")?;
         let world = self.server.world()?;

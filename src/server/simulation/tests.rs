@@ -30,6 +30,7 @@ fn session(owner: UserId, name: &str, at: Timestamp) -> Session {
             max_runtime_seconds: None,
             start_at: None,
             depends_on: Vec::new(),
+            containers: 1,
         },
         at,
     )

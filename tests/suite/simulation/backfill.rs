@@ -124,6 +124,7 @@ impl BackfillRun {
             max_runtime_seconds: is_limited.then_some(60 * limit),
             start_at: None,
             depends_on: Vec::new(),
+            containers: 1,
         };
         let id = SessionId(uuid::Uuid::from_u128(self.next));
         let owner = UserId(uuid::Uuid::from_u128(u128::from(self.random.between(1, 4))));

@@ -91,6 +91,7 @@ impl WholeDay {
                 max_runtime_seconds: None,
                 start_at: None,
                 depends_on: Vec::new(),
+                containers: 1,
             };
             let id = SessionId(uuid::Uuid::from_u128(1_000 + self.launches));
             let name = SessionName::parse(&format!("s{}", self.launches)).expect("letters");

@@ -134,6 +134,7 @@ impl House {
                 max_runtime_seconds: None,
                 start_at: None,
                 depends_on: Vec::new(),
+                containers: 1,
             },
             start,
         );

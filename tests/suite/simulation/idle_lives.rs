@@ -92,6 +92,7 @@ impl Played {
             max_runtime_seconds: None,
             start_at: None,
             depends_on: Vec::new(),
+            containers: 1,
         };
         let id = SessionId::make(now, base::observe::random());
         let name = SessionName::parse(name).expect("a name");

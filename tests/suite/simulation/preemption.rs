@@ -133,6 +133,7 @@ impl PreemptionRun {
             max_runtime_seconds: None,
             start_at: None,
             depends_on: Vec::new(),
+            containers: 1,
         };
         let id = SessionId(uuid::Uuid::from_u128(self.next));
         let owner = UserId(uuid::Uuid::from_u128(u128::from(self.random.between(1, 4))));

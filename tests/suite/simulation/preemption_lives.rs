@@ -47,6 +47,7 @@ fn launched(random: &mut Random, number: u128, owner: UserId, now: Timestamp) ->
         max_runtime_seconds: None,
         start_at: None,
         depends_on: Vec::new(),
+        containers: 1,
     };
     let id = SessionId(uuid::Uuid::from_u128(1_000 + number));
     let name = SessionName::parse(&format!("s{number}")).expect("letters");

@@ -294,6 +294,7 @@ impl PromiseDay {
             max_runtime_seconds: self.random.chance(50).then_some(60 * run),
             start_at: None,
             depends_on: Vec::new(),
+            containers: 1,
         };
         let name = SessionName::parse(&format!("s{}", self.next)).expect("letters");
         let mut session = Session::launched(id, name, user(owner), spec, now);

@@ -160,6 +160,7 @@ impl Play {
             max_runtime_seconds: limit,
             start_at: None,
             depends_on: Vec::new(),
+            containers: 1,
         };
         let name = SessionName::parse(&format!("s{}", self.next)).expect("letters");
         let session = Session::launched(id, name, owner, spec, now);

@@ -741,6 +741,7 @@ impl Run {
                 .chance(5)
                 .then(|| now.wall.plus_seconds(self.random.between(1, 30))),
             depends_on,
+            containers: 1,
         };
         let id = SessionId::make(now.wall, self.random.bytes());
         let mut session = Session::launched(id, self.name(), self.wanting(), order, now.wall);

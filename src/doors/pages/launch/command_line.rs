@@ -42,6 +42,8 @@ pub(super) fn line(visit: &RequestContext, sent: &LaunchForm) -> String {
             replicas.to_owned()
         },
     );
+    let containers = Some(sent.containers.trim()).filter(|typed| *typed != "1");
+    put("--containers", containers.unwrap_or_default().to_owned());
     put("--priority", sent.priority.trim().to_owned());
     put("--max-runtime", spell(&sent.max_runtime));
     let start = sent.start_at.trim();
@@ -142,6 +144,7 @@ mod tests {
             name: "train".into(),
             max_runtime: "14400s".into(),
             replicas: "3".into(),
+            containers: "2".into(),
             shm: "2048m".into(),
             start_at: "2026-11-23T21:00".into(),
             after: "first".into(),
@@ -157,6 +160,7 @@ mod tests {
             "--gpu 0.35",
             "--gpu-mem 64m",
             "--replicas 3",
+            "--containers 2",
             "--max-runtime 4h",
             "--start-at 2026-11-23T21:00:00",
             "--after first",

@@ -9,6 +9,7 @@ use rules::placement::MAX_PREEMPTIONS;
 use rules::policy::SharePolicy;
 use rules::session::{SessionKind, SessionState};
 use rules::units::Timestamp;
+use rules::workload::container::{MAIN, role};
 use rules::workload::precedence::USUAL_PRIORITY;
 
 use super::super::components::{self, Alert, IconFact};
@@ -110,7 +111,8 @@ pub(super) fn verbs(session: &SessionView, may_write: bool) -> Verbs {
         resume: state == SessionState::Running && session.paused,
         restart: matches!(state, SessionState::Running | SessionState::Ended)
             && session.document_kept,
-        limits: matches!(state, SessionState::Pending | SessionState::Running),
+        limits: matches!(state, SessionState::Pending | SessionState::Running)
+            && session.containers == 1,
         rename: true,
         stop: live && state != SessionState::Pending,
         cancel: state == SessionState::Pending,
@@ -244,6 +246,10 @@ pub(super) fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec
         && let Some(asked) = presenter::devices(t, &given, policy)
     {
         all.push((t.gpu_share().to_owned(), asked));
+    }
+    if session.containers > 1 {
+        let roles = (MAIN..session.containers).map(role).collect::<Vec<_>>();
+        all.push((t.session_containers().to_owned(), roles.join(", ")));
     }
     all.extend([
         (

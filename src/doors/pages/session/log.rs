@@ -111,8 +111,11 @@ pub(super) fn filtered(log: &str, q: &str) -> String {
 }
 
 /// Where what is searched for in a log stands, with long lines wrapped or whole.
-pub(super) fn log_address(id: &str, q: &str, wraps: bool) -> String {
+pub(super) fn log_address((id, container): (&str, &str), q: &str, wraps: bool) -> String {
     let mut asked = Vec::new();
+    if !container.is_empty() {
+        asked.push(format!("container={}", responses::encoded(container)));
+    }
     if !q.is_empty() {
         asked.push(format!("q={}", responses::encoded(q)));
     }
@@ -139,8 +142,10 @@ mod tests {
             ("a b", true, "/sessions/1/logs?q=a%20b"),
             ("a&b", false, "/sessions/1/logs?q=a%26b&wrap=off"),
         ] {
-            assert_eq!(log_address("1", q, wraps), address);
+            assert_eq!(log_address(("1", ""), q, wraps), address);
         }
+        let of_another = "/sessions/1/logs?container=sub1&q=a";
+        assert_eq!(log_address(("1", "sub1"), "a", true), of_another);
     }
 
     #[test]

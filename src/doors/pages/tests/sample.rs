@@ -2074,6 +2074,8 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
         no_terminal: (t.terminal_none(), t.terminal_none_lead()),
         no_processes: (t.processes_none(), t.processes_none_lead()),
         own_shell: true,
+        containers: Vec::new(),
+        within: String::new(),
         waiting: (moment == SampleMoment::Waiting).then(|| Wait {
             verdict: t.preview_waits().into(),
             sentence: waiting_sentence(t).into(),

@@ -509,6 +509,53 @@ async fn every_page_of_a_real_box_keeps_the_rules_in_both_languages() {
 }
 
 #[tokio::test]
+async fn a_session_of_several_containers_leads_to_each_of_them() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    let launch = async |name: &str, containers: &str| {
+        let form = [
+            ("name", name),
+            ("cpu", "1"),
+            ("memory", "1"),
+            ("containers", containers),
+        ];
+        let launched = house.post(&cookie, "/sessions/new", &form).await;
+        assert_eq!(launched.status, StatusCode::SEE_OTHER, "{}", launched.body);
+        let session = launched.location.split('?').next();
+        session.unwrap_or_default().to_owned()
+    };
+    let pair = launch("pair", "2").await;
+    for (asked, shown) in [
+        ("", "main1"),
+        ("?container=sub1", "sub1"),
+        ("?container=sub2", "main1"),
+    ] {
+        let path = format!("{pair}/logs{asked}");
+        let page = house.get(&cookie, &path).await.body;
+        for name in ["main1", "sub1"] {
+            let link = format!("href=\"{pair}/logs?container={name}\"");
+            let here = if name == shown {
+                " aria-current=\"true\""
+            } else {
+                ""
+            };
+            let link = format!("{link}{here}>{name}</a>");
+            assert!(page.contains(&link), "{path}: no {link} in {page}");
+        }
+        let faults = lint::page(&page);
+        assert!(faults.is_empty(), "{path}:\n{}", faults.join("\n"));
+    }
+    let again = house
+        .get(&cookie, &pair.replace("/sessions/", "/sessions/new?from="))
+        .await
+        .body;
+    assert!(again.contains("name=\"containers\" value=\"2\""), "{again}");
+    let alone = launch("alone", "").await;
+    let page = house.get(&cookie, &format!("{alone}/logs")).await.body;
+    assert!(!page.contains("container="), "{page}");
+}
+
+#[tokio::test]
 async fn a_fragment_is_the_block_of_the_page() {
     let house = PagesFixture::open();
     let cookie = house.set_up().await;
@@ -611,6 +658,8 @@ async fn hostile_text_never_breaks_a_form() {
         ("memory", "0"),
         ("replicas", "10000"),
         ("replicas", "many"),
+        ("containers", "21"),
+        ("containers", "many"),
         ("max_runtime", "-5"),
         ("start_at", "tomorrow"),
         ("after", "nobody-knows"),

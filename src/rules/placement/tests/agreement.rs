@@ -36,6 +36,7 @@ pub(super) fn generated(numbers: &mut Numbers) -> ClusterSnapshot {
                 0 if number > 0 => vec![SessionId(uuid::Uuid::from_u128(1000))],
                 _ => Vec::new(),
             },
+            containers: 1,
         };
         let owner = UserId(uuid::Uuid::from_u128(1 + u128::from(numbers.below(3))));
         let name = SessionName::parse(&format!("s{number}")).unwrap();
@@ -305,6 +306,7 @@ fn preview_agrees(world: &ClusterSnapshot, numbers: &mut Numbers, round: u32) ->
             max_runtime_seconds: draft.max_runtime_seconds,
             start_at: None,
             depends_on: Vec::new(),
+            containers: 1,
         };
         let name = SessionName::drafted();
         let session = Session::launched(id, name, owner, spec, NOW);

@@ -26,13 +26,14 @@ fn plain_batch() -> RequestedLaunch {
         max_runtime_seconds: None,
         start_at: None,
         depends_on: Vec::new(),
+        containers: 1,
     }
 }
 
 type Break = fn(&mut RequestedLaunch);
 
 /// One fault each, in the order in which they are refused, with the code and the field that name it.
-const FAULTS: [(&str, &str, Break); 23] = [
+const FAULTS: [(&str, &str, Break); 24] = [
     ("replicas.out-of-range", "/replicas", |r| r.replicas = 0),
     ("session.name-invalid", "/name", |r| {
         r.name = Some("-".into())
@@ -77,6 +78,9 @@ const FAULTS: [(&str, &str, Break); 23] = [
     }),
     ("disk.size", "/resources/disk", |r| {
         r.demand.disk = Some(Bytes::mib(1));
+    }),
+    ("containers.out-of-range", "/containers", |r| {
+        r.containers = MAX_CONTAINERS + 1;
     }),
     ("command.too-long", "/command", |r| {
         r.command = vec!["a".into(); MAX_ARGUMENTS + 1];
@@ -138,6 +142,33 @@ fn of_two_faults_the_earlier_one_is_named() {
         }
     }
     assert!(tried > 150, "only {tried} pairs");
+}
+
+#[test]
+fn several_containers_ask_for_all_they_need_together_and_for_no_share_in_pieces() {
+    let asked = |containers: u32, gpu: u32, mig: Option<&str>| {
+        let mut request = plain_batch();
+        request.containers = containers;
+        request.demand.gpu = GpuShare(gpu);
+        request.demand.mig = mig.and_then(|text| MigProfile::parse(text).ok());
+        let code = request.validate(NOW).map_err(|refusal| refusal.code);
+        code.map(|launch| (launch.spec.demand.cpu, launch.spec.demand.gpu))
+    };
+    let one = Demand::default().cpu.0;
+    assert_eq!(asked(1, 50, None), Ok((CpuShare(one), GpuShare(50))));
+    assert_eq!(asked(3, 100, None), Ok((CpuShare(3 * one), GpuShare(300))));
+    assert_eq!(asked(3, 30, None), Ok((CpuShare(3 * one), GpuShare(90))));
+    assert_eq!(asked(4, 50, None), Ok((CpuShare(4 * one), GpuShare(200))));
+    for gpu in [60, 150] {
+        assert_eq!(
+            asked(2, gpu, None),
+            Err("containers.gpu".to_owned()),
+            "{gpu}"
+        );
+    }
+    let cut = asked(2, 0, Some("1g.10gb"));
+    assert_eq!(cut, Err("containers.partition".to_owned()));
+    assert_eq!(asked(0, 0, None), Err("containers.out-of-range".to_owned()));
 }
 
 /// A linear generator, enough to spread requests.

@@ -740,11 +740,15 @@ impl LaunchForMembers {
                 draft.word = course.name.to_string();
                 let machines = machines(view, view.nodes_by_group()?)?;
                 let (demand, environment) = (&draft.spec.demand, &draft.spec.environment);
+                let each = draft.spec.of_each();
                 let groups = machines.groups.groups.iter();
                 let impossible: BTreeMap<ResourceGroupId, Refusal> = groups
                     .clone()
                     .filter_map(|group| {
-                        let held = placement::possible(&machines, group.id, demand, environment);
+                        // What holds all containers may be too little for one, as a sliver of a card is.
+                        let holds =
+                            |demand| placement::possible(&machines, group.id, demand, environment);
+                        let held = holds(&each).and_then(|()| holds(demand));
                         Some((group.id, held.err()?))
                     })
                     .collect();
@@ -972,7 +976,7 @@ pub async fn duplicate(
     server.catalog().read_now("duplicate a session", |view| {
         let row = find(view, caller, Permission::SessionsRead, id)?;
         refuse_document_gone(&row)?;
-        let demand = row.spec.demand;
+        let demand = row.spec.of_each();
         let project = view.project(row.project)?.map(|p| p.name.to_string());
         let group = NameCache::new(view)?.show(&row)?.group;
         // By name they would be folders of the caller, under the command of another user.
@@ -1001,6 +1005,7 @@ pub async fn duplicate(
                 gpu_memory: demand.gpu_memory,
                 mig: demand.mig,
             },
+            containers: row.spec.containers,
             replicas: 1,
             timeout_seconds: row.spec.timeout_seconds,
             max_runtime_seconds: row.spec.max_runtime_seconds,
@@ -1144,12 +1149,12 @@ fn look_up(
 ) -> Result<CheckedLaunch, Failure> {
     let draft = named_things(view, both, launch, device_affinity, group)?;
     let machines = machines(view, groups)?;
-    placement::possible(
-        &machines,
-        group,
-        &draft.spec.demand,
-        &draft.spec.environment,
-    )?;
+    let spec = &draft.spec;
+    if spec.containers > 1 {
+        // What holds all of them may be too little for one, as a sliver of a card is.
+        placement::possible(&machines, group, &spec.of_each(), &spec.environment)?;
+    }
+    placement::possible(&machines, group, &spec.demand, &spec.environment)?;
     Ok(draft)
 }
 

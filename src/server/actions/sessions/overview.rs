@@ -179,8 +179,8 @@ pub(in crate::actions) fn summary(
                         mine,
                         state: s.state(),
                         paused: s.paused,
-                        cpu: s.spec.demand.cpu,
-                        memory: s.spec.demand.memory,
+                        cpu: s.spec.of_each().cpu,
+                        memory: s.spec.of_each().memory,
                         devices: container.holds().into_owned(),
                         cpu_busy: rate.map(|r| r.cores),
                         memory_busy: rate.map(|r| r.memory),
@@ -228,8 +228,8 @@ pub(in crate::actions) fn summary(
     for session in world.sessions.holding() {
         if session.owner == subject.user {
             for container in session.live_containers() {
-                own.cpu = own.cpu + session.spec.demand.cpu;
-                own.memory = own.memory + session.spec.demand.memory;
+                own.cpu = own.cpu + session.spec.of_each().cpu;
+                own.memory = own.memory + session.spec.of_each().memory;
                 own.gpu = own.gpu + container.holds().iter().map(|d| d.share).sum();
             }
         }
@@ -304,7 +304,7 @@ pub async fn samples(
                 .await?
         }
     };
-    let demand = row.spec.demand;
+    let demand = row.spec.of_each();
     let held = row.holds();
     let granted: Bytes = held.iter().map(|part| part.memory).sum();
     let simulated = held.iter().any(|part| part.simulated);

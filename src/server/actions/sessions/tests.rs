@@ -17,6 +17,7 @@ use crate::actions::IdempotencyKey;
 use crate::catalog::Lane;
 
 mod policies;
+mod several;
 mod tables;
 mod validation;
 

@@ -68,7 +68,8 @@ pub(super) fn session(
         let mut devices = node.into_iter().flat_map(|n| &n.capacity.devices);
         devices.find(|device| device.index == index)
     };
-    let confirmed = row.pending_devices().is_empty();
+    let all = || row.containers().iter();
+    let confirmed = all().all(|one| one.pending_devices.is_empty());
     let wants = row.spec.demand.wants_device();
     let around = SessionSurroundings {
         owner,
@@ -77,9 +78,8 @@ pub(super) fn session(
         node: row
             .node()
             .map(|id| node.map_or_else(|| id.to_string(), |node| node.name.clone())),
-        devices: row
-            .devices()
-            .iter()
+        devices: all()
+            .flat_map(|one| &one.devices)
             .map(|part| grant(part, card(part.index), confirmed, policy))
             .collect(),
         simulated: row.devices().iter().any(|part| part.simulated)

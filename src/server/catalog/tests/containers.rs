@@ -213,6 +213,7 @@ fn an_order_of_the_version_before_has_no_mounts_and_no_networks() {
     });
     order.networks.push(NetworkSpec {
         name: "mesh".into(),
+        members: 2,
     });
     let text = serde_json::to_string(&order).expect("it can be written");
     assert_eq!(

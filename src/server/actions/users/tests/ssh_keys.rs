@@ -83,7 +83,13 @@ async fn an_ssh_key_enters_sessions_and_nothing_else() {
         code(add(&server, &caller, wanted(2)).await),
         "token.scope-missing"
     );
-    for name in ["nothing", "mina+nothing", "ghost+nothing"] {
+    for name in [
+        "nothing",
+        "mina+nothing",
+        "ghost+nothing",
+        "nothing.sub1",
+        "ghost+nothing.sub1",
+    ] {
         let entered = sessions::enter_by_name(&server, &caller, name).await;
         assert_eq!(code(entered), "session.not-found", "{name}");
     }
