@@ -150,6 +150,17 @@ pub enum Command {
         fardel exec train -- nvidia-smi\n  \
         fardel exec -it train                           a shell beside the session's own process")]
     Exec(Exec),
+    /// Run code in an interpreter of a session that stays: what it defines is there for the next run
+    ///
+    /// Standard input is the code where neither -c nor a file is given. Ctrl-C interrupts the run. The exit code is the
+    /// run's.
+    #[command(after_help = "Examples:\n  \
+        fardel code train -c 'x = 41'\n  \
+        fardel code train -c 'x + 1'                    prints 42\n  \
+        fardel code train plot.py --media pictures      keeps pictures in a directory\n  \
+        fardel code train --language shell -c 'cd /tmp'\n  \
+        fardel code train --restart                     forgets all")]
+    Code(Code),
     /// Print what a session wrote
     Logs(Logs),
     /// Attach to the main process of a session
@@ -788,6 +799,33 @@ pub struct Exec {
     /// Program and arguments; a shell when left out
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     pub command: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Code {
+    #[command(flatten)]
+    pub session: Named,
+    /// File with the code; `-` is standard input
+    #[arg(value_name = "FILE", conflicts_with = "code")]
+    pub file: Option<PathBuf>,
+    /// The code itself
+    #[arg(short, long, value_name = "CODE", allow_hyphen_values = true)]
+    pub code: Option<String>,
+    /// What runs it; each has an interpreter of its own
+    #[arg(long, value_name = "LANGUAGE", value_enum, default_value = "python")]
+    pub language: CodeLanguageArgument,
+    /// End the interpreter first; what it knew is lost
+    #[arg(long)]
+    pub restart: bool,
+    /// Directory that keeps pictures and other media
+    #[arg(long, value_name = "DIRECTORY")]
+    pub media: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CodeLanguageArgument {
+    Python,
+    Shell,
 }
 
 #[derive(Debug, Clone, Args)]
