@@ -2,6 +2,7 @@
 //! root, control groups and user namespaces; elsewhere each test says what is missing.
 
 mod apps;
+mod code;
 mod commit;
 mod crash;
 mod disk;

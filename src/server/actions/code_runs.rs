@@ -217,3 +217,50 @@ fn shown(answer: RunAnswer) -> CodeRun {
         completions: Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_code_may_be_is_refused() {
+        let checked = |code: String, run_id: Option<&str>| {
+            let request = CodeRunRequest {
+                code,
+                run_id: run_id.map(str::to_owned),
+                ..CodeRunRequest::default()
+            };
+            check(&request).map_err(|refusal| refusal.code)
+        };
+        let refused = |code: &str| Err(code.to_owned());
+        assert_eq!(checked("1".repeat(MAX_CODE_BYTES), None), Ok(()));
+        let more = checked("1".repeat(MAX_CODE_BYTES + 1), None);
+        assert_eq!(more, refused("code.too-large"));
+        assert_eq!(checked("\0".to_owned(), None), refused("code.nul"));
+        let longest = "a".repeat(MAX_RUN_ID);
+        assert_eq!(checked(String::new(), Some(&longest)), Ok(()));
+        for wrong in ["", "a b", "é", &format!("{longest}a")] {
+            let id = checked(String::new(), Some(wrong));
+            assert_eq!(id, refused("code.run-id"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_answer_says_how_its_run_stands() {
+        let of = |standing, is_cut| {
+            shown(RunAnswer {
+                run_id: "r".to_owned(),
+                standing,
+                console: Vec::new(),
+                is_cut,
+                is_interpreter_over: false,
+            })
+        };
+        let asks = of(RunStanding::WaitingInput { is_password: true }, false);
+        assert_eq!(asks.status, CodeRunStatus::WaitingInput);
+        assert!(asks.is_password && asks.exit_code.is_none() && asks.notice.is_none());
+        let over = of(RunStanding::Finished { exit_code: 3 }, true);
+        assert_eq!(over.exit_code, Some(3));
+        assert!(over.notice.is_some_and(|notice| notice.contains("4 MiB")));
+    }
+}
