@@ -13,7 +13,9 @@ pub enum CodeMode {
     /// Run `code`; what it defines stays for the next run.
     #[default]
     Query,
-    /// Give what the run has shown since.
+    /// Run the commands of `batch` one after the other, as long as they go well.
+    Batch,
+    /// Give what the run has shown since; begin the next command of a batch.
     Continue,
     /// Give the run the line that it waits for, in `code`.
     Input,
@@ -41,6 +43,24 @@ pub struct CodeRunRequest {
     /// Which run is meant, at most 64 letters, digits, `.`, `_` and `-`; a query without one gets one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
+    /// The commands of a batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<CodeBatch>,
+}
+
+/// Commands for a shell, each in one of its own; at most 128 KiB together.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CodeBatch {
+    /// Removes what an earlier build left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clean: Option<String>,
+    /// Makes the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<String>,
+    /// Runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exec: Option<String>,
 }
 
 /// How a run stands.
@@ -51,6 +71,10 @@ pub enum CodeRunStatus {
     Continued,
     /// It waits for a line: send it with `input`.
     WaitingInput,
+    /// The first command of a batch went well, and another follows: begin it with `continue`.
+    CleanFinished,
+    /// The program is made, and a command follows: begin it with `continue`.
+    BuildFinished,
     Finished,
 }
 

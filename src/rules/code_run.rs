@@ -54,6 +54,14 @@ impl CodeLanguage {
     }
 }
 
+/// A part of a run that builds a program and then runs it, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BatchStep {
+    Clean,
+    Build,
+    Exec,
+}
+
 /// Where a piece of output came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

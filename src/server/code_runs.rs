@@ -2,7 +2,7 @@
 //! was read. What is known here is lost with the server, and the interpreters end with it. Asks no permission;
 //! `actions::code_runs` does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,8 +13,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use rules::code_run::{
-    CodeLanguage, ConsolePiece, ConsoleStream, MAX_COMPLETIONS, MAX_MEDIA_BYTES, MAX_ORDER_BYTES,
-    MarkSearch, RunConsole, TextPieces, shell_order,
+    BatchStep, CodeLanguage, ConsolePiece, ConsoleStream, MAX_COMPLETIONS, MAX_MEDIA_BYTES,
+    MAX_ORDER_BYTES, MarkSearch, RunConsole, TextPieces, shell_order,
 };
 use rules::names::{ContainerName, UserId};
 use rules::refusal::Refusal;
@@ -78,8 +78,14 @@ enum RunPhase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunStanding {
     Continued,
-    WaitingInput { is_password: bool },
-    Finished { exit_code: i32 },
+    WaitingInput {
+        is_password: bool,
+    },
+    /// This step of a batch went well, and another follows.
+    StepFinished(BatchStep),
+    Finished {
+        exit_code: i32,
+    },
 }
 
 /// What one answer takes of a run.
@@ -100,6 +106,10 @@ struct RunState {
     run_id: String,
     console: RunConsole,
     exit_code: i32,
+    /// The step of a batch that runs or is over.
+    step: Option<BatchStep>,
+    /// The steps that follow, with their commands.
+    steps: VecDeque<(BatchStep, String)>,
     /// Missing until the Python runner told them.
     completions: Option<Vec<String>>,
     is_over: bool,
@@ -298,6 +308,8 @@ impl Interpreter {
                 run_id: String::new(),
                 console: RunConsole::default(),
                 exit_code: 0,
+                step: None,
+                steps: VecDeque::new(),
                 completions: None,
                 is_over: false,
                 used_at: Instant::now(),
@@ -320,13 +332,34 @@ impl Interpreter {
     ///
     /// Errors: `code.busy`, `code.too-large`, `code.interpreter-over`.
     pub(crate) async fn run(&self, run_id: &str, code: &str, mark: &str) -> Result<(), Refusal> {
-        let order = match self.language {
-            CodeLanguage::Python => runner_order("run", code),
-            CodeLanguage::Shell => shell_order(code, mark),
+        self.begin_run(run_id, code, mark, VecDeque::new()).await
+    }
+
+    /// Begins a run of several commands, each in a shell of its own; the next begins by `go_on`, after one that went well.
+    ///
+    /// Errors: as `run`.
+    pub(crate) async fn run_batch(
+        &self,
+        run_id: &str,
+        steps: Vec<(BatchStep, String)>,
+        mark: &str,
+    ) -> Result<(), Refusal> {
+        self.begin_run(run_id, "", mark, steps.into()).await
+    }
+
+    async fn begin_run(
+        &self,
+        run_id: &str,
+        code: &str,
+        mark: &str,
+        mut steps: VecDeque<(BatchStep, String)>,
+    ) -> Result<(), Refusal> {
+        let first = steps.pop_front();
+        let step = first.as_ref().map(|(step, _)| *step);
+        let order = match &first {
+            None => self.order(code, mark)?,
+            Some((_, command)) => self.order(&alone(command), mark)?,
         };
-        if order.len() > MAX_ORDER_BYTES {
-            return Err(refusals::code_too_large(rules::code_run::MAX_CODE_BYTES));
-        }
         {
             // In the order in which output takes them.
             let mut reader = locked(&self.reader);
@@ -345,12 +378,51 @@ impl Interpreter {
             state.run_id = run_id.to_owned();
             state.console = RunConsole::default();
             state.exit_code = 0;
+            state.step = step;
+            state.steps = steps;
             state.used_at = Instant::now();
             if self.language == CodeLanguage::Shell {
                 *reader = OutputReader::shell(mark);
             }
         }
         self.say(order).await
+    }
+
+    /// Begins the next step of a batch, where the one before went well and all that it showed was read.
+    ///
+    /// Errors: `code.run-unknown`, `code.too-large`, `code.interpreter-over`.
+    pub(crate) async fn go_on(&self, run_id: &str, mark: &str) -> Result<(), Refusal> {
+        let order = {
+            let mut reader = locked(&self.reader);
+            let mut state = locked(&self.state);
+            known_run(&state, run_id)?;
+            let is_read = state.phase == RunPhase::Over && state.console.is_empty();
+            if !is_read || state.exit_code != 0 || state.is_over {
+                return Ok(());
+            }
+            let Some((step, command)) = state.steps.pop_front() else {
+                return Ok(());
+            };
+            let order = self.order(&alone(&command), mark)?;
+            state.phase = RunPhase::Running;
+            state.step = Some(step);
+            state.used_at = Instant::now();
+            *reader = OutputReader::shell(mark);
+            order
+        };
+        self.say(order).await
+    }
+
+    /// What tells the interpreter to run this.
+    fn order(&self, code: &str, mark: &str) -> Result<String, Refusal> {
+        let order = match self.language {
+            CodeLanguage::Python => runner_order("run", code),
+            CodeLanguage::Shell => shell_order(code, mark),
+        };
+        match order.len() > MAX_ORDER_BYTES {
+            true => Err(refusals::code_too_large(rules::code_run::MAX_CODE_BYTES)),
+            false => Ok(order),
+        }
     }
 
     /// Gives the line that the run waits for.
@@ -471,8 +543,13 @@ impl Interpreter {
             _ if !state.console.is_empty() => RunStanding::Continued,
             RunPhase::Running => RunStanding::Continued,
             RunPhase::Asking { is_password } => RunStanding::WaitingInput { is_password },
-            RunPhase::Over => RunStanding::Finished {
-                exit_code: state.exit_code,
+            RunPhase::Over => match state.step {
+                Some(step) if state.exit_code == 0 && !state.steps.is_empty() => {
+                    RunStanding::StepFinished(step)
+                }
+                _ => RunStanding::Finished {
+                    exit_code: state.exit_code,
+                },
             },
         };
         Ok(RunAnswer {
@@ -635,6 +712,11 @@ fn known_run(state: &RunState, run_id: &str) -> Result<(), Refusal> {
     }
 }
 
+/// A command in a shell of its own, so that it leaves nothing behind in the interpreter.
+fn alone(command: &str) -> String {
+    format!("(\n{command}\n)")
+}
+
 /// A line for the Python runner.
 fn runner_order(word: &str, text: &str) -> String {
     format!("{word} {}\n", STANDARD.encode(text))
@@ -697,6 +779,37 @@ mod tests {
         shell.hear(b"late").expect("heard");
         let answer = shell.answer("r1").await.expect("known");
         assert!(answer.console.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_batch_goes_on_after_what_went_well() {
+        let (shell, _orders) = interpreter(CodeLanguage::Shell);
+        let steps = || {
+            vec![
+                (BatchStep::Build, "make".to_owned()),
+                (BatchStep::Exec, "./a.out".to_owned()),
+            ]
+        };
+        let ends = |mark: &str, code: i32| {
+            shell
+                .hear(format!("\u{1e}{mark}:{code}\u{1e}").as_bytes())
+                .expect("heard");
+            shell.hear_errors(format!("\u{1e}{mark}\u{1e}").as_bytes());
+        };
+        shell.run_batch("r1", steps(), "m1").await.expect("begun");
+        ends("m1", 0);
+        let answer = shell.answer("r1").await.expect("known");
+        assert_eq!(answer.standing, RunStanding::StepFinished(BatchStep::Build));
+        shell.go_on("r1", "m2").await.expect("begun");
+        ends("m2", 4);
+        let answer = shell.answer("r1").await.expect("known");
+        assert_eq!(answer.standing, RunStanding::Finished { exit_code: 4 });
+        // A build that fails is the end.
+        shell.run_batch("r2", steps(), "m3").await.expect("begun");
+        ends("m3", 2);
+        shell.go_on("r2", "m4").await.expect("nothing to do");
+        let answer = shell.answer("r2").await.expect("known");
+        assert_eq!(answer.standing, RunStanding::Finished { exit_code: 2 });
     }
 
     #[tokio::test]

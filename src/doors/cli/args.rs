@@ -159,6 +159,7 @@ pub enum Command {
         fardel code train -c 'x + 1'                    prints 42\n  \
         fardel code train plot.py --media pictures      keeps pictures in a directory\n  \
         fardel code train --language shell -c 'cd /tmp'\n  \
+        fardel code train --build 'cc a.c' --exec ./a.out\n  \
         fardel code train --restart                     forgets all")]
     Code(Code),
     /// Print what a session wrote
@@ -814,6 +815,12 @@ pub struct Code {
     /// What runs it; each has an interpreter of its own
     #[arg(long, value_name = "LANGUAGE", value_enum, default_value = "python")]
     pub language: CodeLanguageArgument,
+    /// Command that makes a program; --exec runs after it if it went well
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["code", "file"])]
+    pub build: Option<String>,
+    /// Command that runs the program
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["code", "file"])]
+    pub exec: Option<String>,
     /// End the interpreter first; what it knew is lost
     #[arg(long)]
     pub restart: bool,

@@ -4,7 +4,7 @@
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::path::Path;
 
-use api::code_runs::{CodeMode, CodeOutput, CodeRun, CodeRunRequest, CodeRunStatus};
+use api::code_runs::{CodeBatch, CodeMode, CodeOutput, CodeRun, CodeRunRequest, CodeRunStatus};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::Method;
@@ -28,7 +28,9 @@ pub(super) async fn code(
         "/api/v1/sessions/{}/execute",
         encoded(&request.session.session)
     );
+    let is_of_shell = request.build.is_some() || request.exec.is_some();
     let language = match request.language {
+        _ if is_of_shell => CodeLanguage::Shell,
         CodeLanguageArgument::Python => CodeLanguage::Python,
         CodeLanguageArgument::Shell => CodeLanguage::Shell,
     };
@@ -38,11 +40,19 @@ pub(super) async fn code(
         language,
         code,
         run_id: Some(run_id.clone()),
+        batch: None,
     };
     if request.restart {
         step(client, &path, &of(CodeMode::Restart, String::new())).await?;
     }
+    let batch = CodeBatch {
+        clean: None,
+        build: request.build.clone(),
+        exec: request.exec.clone(),
+    };
+    let is_batch = batch != CodeBatch::default();
     let code = match (&request.code, &request.file) {
+        _ if is_batch => String::new(),
         (Some(code), _) => code.clone(),
         (None, Some(file)) => read(file)?,
         (None, None) if request.restart => return Ok(0),
@@ -53,7 +63,13 @@ pub(super) async fn code(
         media: request.media.as_deref(),
         count: 0,
     };
-    let mut next = of(CodeMode::Query, code);
+    let mut next = match is_batch {
+        true => CodeRunRequest {
+            batch: Some(batch),
+            ..of(CodeMode::Batch, String::new())
+        },
+        false => of(CodeMode::Query, code),
+    };
     loop {
         let answer = tokio::select! {
             answer = step(client, &path, &next) => answer?,
@@ -63,7 +79,9 @@ pub(super) async fn code(
         };
         shows.show(&answer)?;
         next = match answer.read.status {
-            CodeRunStatus::Continued => of(CodeMode::Continue, String::new()),
+            CodeRunStatus::Continued
+            | CodeRunStatus::CleanFinished
+            | CodeRunStatus::BuildFinished => of(CodeMode::Continue, String::new()),
             CodeRunStatus::WaitingInput => match typed(answer.read.is_password).await? {
                 Some(line) => of(CodeMode::Input, line),
                 None => of(CodeMode::Interrupt, String::new()),

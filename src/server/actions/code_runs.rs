@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::code_runs::{CodeMode, CodeRun, CodeRunRequest, CodeRunStatus};
 use base::link::streams::Streams;
-use rules::code_run::{CodeLanguage, MAX_CODE_BYTES, MAX_RUN_BYTES, MAX_RUN_ID};
+use rules::code_run::{BatchStep, CodeLanguage, MAX_CODE_BYTES, MAX_RUN_BYTES, MAX_RUN_ID};
 use rules::names::{ContainerName, SessionId};
 use rules::permissions::Permission;
 use rules::refusal::{Refusal, RefusalKind};
@@ -27,7 +27,7 @@ const GATHER: Duration = Duration::from_millis(700);
 /// or says what could stand at the end of a text. Answers within about two seconds, however long the run.
 ///
 /// Errors: those of `sessions::enter`; `code.session-not-running`, `code.no-interpreter`, `code.interpreters-many`,
-/// `code.interpreter-over`, `code.too-large`, `code.nul`, `code.run-id`, `code.run-unknown`, `code.busy`,
+/// `code.interpreter-over`, `code.too-large`, `code.nul`, `code.batch-empty`, `code.run-id`, `code.run-unknown`, `code.busy`,
 /// `code.not-waiting`, those of `Streams::exec`.
 pub async fn execute(
     server: &Server,
@@ -41,10 +41,14 @@ pub async fn execute(
     if ticket.state != SessionState::Running {
         return Err(refusals::code_session_not_running().into());
     }
+    let steps = steps(&request)?;
     let key = InterpreterKey {
         container: ticket.container,
         user: caller.subject.user,
-        language: request.language,
+        language: match request.mode {
+            CodeMode::Batch => CodeLanguage::Shell,
+            _ => request.language,
+        },
     };
     let known = server.code_runs().known(&key);
     if request.mode == CodeMode::Restart {
@@ -53,7 +57,10 @@ pub async fn execute(
         }
         return Ok(nothing());
     }
-    let starts = matches!(request.mode, CodeMode::Query | CodeMode::Complete);
+    let starts = matches!(
+        request.mode,
+        CodeMode::Query | CodeMode::Batch | CodeMode::Complete
+    );
     let interpreter = match known {
         Some(known) if !starts || !known.is_over() => known,
         _ if starts => {
@@ -73,7 +80,7 @@ pub async fn execute(
     }
     let run_id = match (request.run_id, request.mode) {
         (Some(run_id), _) => run_id,
-        (None, CodeMode::Query) => unguessable(),
+        (None, CodeMode::Query | CodeMode::Batch) => unguessable(),
         (None, _) => return Err(refusals::code_run_unknown().at("/run_id").into()),
     };
     match request.mode {
@@ -82,9 +89,15 @@ pub async fn execute(
             let mark = unguessable();
             interpreter.run(&run_id, &request.code, &mark).await?;
         }
+        CodeMode::Batch => {
+            Inside::of(server, ticket.container).typed();
+            let mark = unguessable();
+            interpreter.run_batch(&run_id, steps, &mark).await?;
+        }
+        CodeMode::Continue => interpreter.go_on(&run_id, &unguessable()).await?,
         CodeMode::Input => interpreter.answer_question(&run_id, &request.code).await?,
         CodeMode::Interrupt => interpreter.interrupt(&run_id).await?,
-        CodeMode::Continue | CodeMode::Complete | CodeMode::Restart => {}
+        CodeMode::Complete | CodeMode::Restart => {}
     }
     Ok(shown(interpreter.answer(&run_id).await?))
 }
@@ -105,6 +118,37 @@ fn check(request: &CodeRunRequest) -> Result<(), Refusal> {
     match request.run_id.as_ref().is_none_or(is_id) {
         true => Ok(()),
         false => Err(refusals::code_run_id(MAX_RUN_ID).at("/run_id")),
+    }
+}
+
+/// The commands of a batch in their order; none for other modes.
+///
+/// Errors: `code.batch-empty`, `code.nul`, `code.too-large`.
+fn steps(request: &CodeRunRequest) -> Result<Vec<(BatchStep, String)>, Refusal> {
+    if request.mode != CodeMode::Batch {
+        return Ok(Vec::new());
+    }
+    let batch = request.batch.clone().unwrap_or_default();
+    let all = [
+        (BatchStep::Clean, batch.clean),
+        (BatchStep::Build, batch.build),
+        (BatchStep::Exec, batch.exec),
+    ];
+    let steps: Vec<_> = all
+        .into_iter()
+        .filter_map(|(step, command)| Some((step, command?)))
+        .filter(|(_, command)| !command.trim().is_empty())
+        .collect();
+    if steps.is_empty() {
+        return Err(refusals::code_batch_empty().at("/batch"));
+    }
+    if steps.iter().any(|(_, command)| command.contains('\0')) {
+        return Err(refusals::code_nul().at("/batch"));
+    }
+    let bytes: usize = steps.iter().map(|(_, command)| command.len()).sum();
+    match bytes > MAX_CODE_BYTES {
+        true => Err(refusals::code_too_large(MAX_CODE_BYTES).at("/batch")),
+        false => Ok(steps),
     }
 }
 
@@ -201,6 +245,10 @@ fn shown(answer: RunAnswer) -> CodeRun {
         RunStanding::WaitingInput { is_password } => {
             (CodeRunStatus::WaitingInput, None, is_password)
         }
+        RunStanding::StepFinished(BatchStep::Clean) => (CodeRunStatus::CleanFinished, None, false),
+        RunStanding::StepFinished(BatchStep::Build | BatchStep::Exec) => {
+            (CodeRunStatus::BuildFinished, None, false)
+        }
         RunStanding::Finished { exit_code } => (CodeRunStatus::Finished, Some(exit_code), false),
     };
     let notice = answer
@@ -220,6 +268,8 @@ fn shown(answer: RunAnswer) -> CodeRun {
 
 #[cfg(test)]
 mod tests {
+    use api::code_runs::CodeBatch;
+
     use super::*;
 
     #[test]
@@ -243,6 +293,29 @@ mod tests {
             let id = checked(String::new(), Some(wrong));
             assert_eq!(id, refused("code.run-id"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_batch_has_a_command() {
+        let of = |build: Option<&str>, exec: Option<&str>| {
+            let request = CodeRunRequest {
+                mode: CodeMode::Batch,
+                batch: Some(CodeBatch {
+                    build: build.map(str::to_owned),
+                    exec: exec.map(str::to_owned),
+                    clean: None,
+                }),
+                ..CodeRunRequest::default()
+            };
+            steps(&request).map_err(|refusal| refusal.code)
+        };
+        let refused = |code: &str| Err(code.to_owned());
+        let make = (BatchStep::Build, "make".to_owned());
+        assert_eq!(of(Some("make"), Some(" ")), Ok(vec![make]));
+        assert_eq!(of(None, Some("")), refused("code.batch-empty"));
+        assert_eq!(of(None, Some("a\0")), refused("code.nul"));
+        let long = "x".repeat(MAX_CODE_BYTES);
+        assert_eq!(of(Some("x"), Some(&long)), refused("code.too-large"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::code_runs::{CodeMode, CodeRun, CodeRunRequest, CodeRunStatus};
+use api::code_runs::{CodeBatch, CodeMode, CodeRun, CodeRunRequest, CodeRunStatus};
 use api::sessions::{LaunchRequest, SessionView};
 use base::link::streams::Streams;
 use base::observe::Clock;
@@ -201,6 +201,28 @@ async fn stays_in_a_shell(place: &Place, root: &Caller) {
     assert!(shown(&run, ConsoleStream::Stderr).contains("yntax"));
     let run = place.shell(root, "echo $x").await;
     assert_eq!(shown(&run, ConsoleStream::Stdout), "41\n");
+    let batch = CodeRunRequest {
+        mode: CodeMode::Batch,
+        language: CodeLanguage::Shell,
+        batch: Some(CodeBatch {
+            clean: None,
+            build: Some("x=1; echo made > /tmp/made".to_owned()),
+            exec: Some("cat /tmp/made; exit 6".to_owned()),
+        }),
+        ..CodeRunRequest::default()
+    };
+    let built = place.through(root, batch).await;
+    assert_eq!(built.status, CodeRunStatus::BuildFinished);
+    let go_on = CodeRunRequest {
+        language: CodeLanguage::Shell,
+        run_id: built.run_id.clone(),
+        ..request(CodeMode::Continue, "")
+    };
+    let run = place.through(root, go_on).await;
+    assert_eq!(shown(&run, ConsoleStream::Stdout), "made\n");
+    assert_eq!(run.exit_code, Some(6));
+    let run = place.shell(root, "echo $x").await;
+    assert_eq!(shown(&run, ConsoleStream::Stdout), "41\n", "left alone");
     // One that ends the interpreter is told, and the next begins without what it knew.
     let run = place.shell(root, "exit 5").await;
     assert_eq!(run.exit_code, Some(5));

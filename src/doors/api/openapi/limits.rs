@@ -558,6 +558,18 @@ fn all() -> Vec<(&'static str, Value)> {
             json!({"pattern": NO_NUL, "maxLength": MAX_CODE_BYTES}),
         ),
         (
+            "/CodeBatch/properties/clean",
+            json!({"pattern": NO_NUL, "maxLength": MAX_CODE_BYTES}),
+        ),
+        (
+            "/CodeBatch/properties/build",
+            json!({"pattern": NO_NUL, "maxLength": MAX_CODE_BYTES}),
+        ),
+        (
+            "/CodeBatch/properties/exec",
+            json!({"pattern": NO_NUL, "maxLength": MAX_CODE_BYTES}),
+        ),
+        (
             "/CodeRunRequest/properties/run_id",
             json!({"pattern": RUN_ID}),
         ),
