@@ -464,6 +464,7 @@ impl Reconciler {
             mounts,
             networks: networks.collect(),
             egress: order.egress.clone(),
+            sudo: order.sudo,
             devices: Vec::new(),
             files: Vec::new(),
             start_up: StartUp {

@@ -84,6 +84,7 @@ fn order(
         mounts: session.mounts.iter().map(mount).collect(),
         networks: Vec::new(),
         egress: session.egress.clone(),
+        sudo: session.sudo,
         want: match (session.desired, session.state()) {
             (DesiredState::Kill, _) => Want::Kill,
             (DesiredState::Stop, _) | (_, SessionState::Stopping) => Want::Stop,

@@ -19,6 +19,7 @@ mod limits;
 mod neighbours;
 mod networks;
 mod start_up;
+mod sudo;
 mod supervision;
 mod unified;
 mod volumes;

@@ -537,6 +537,9 @@ pub struct LaunchArguments {
     /// Start without your dotfiles, your start-up script and your variables
     #[arg(long)]
     pub without_startup: bool,
+    /// Let `fardel exec --user root` be root inside, where a policy allows it and the session's user is another one
+    #[arg(long)]
+    pub sudo: bool,
     /// A command may run this long: 90s, 30m, 8h, 2d
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub timeout: Option<String>,
@@ -1746,6 +1749,8 @@ pub enum PolicyCommand {
         limits: LimitFlags,
         #[command(flatten)]
         egress: EgressFlags,
+        #[command(flatten)]
+        sudo: SudoFlags,
     },
     /// Change limits of a policy; the value none takes a limit out
     Set {
@@ -1755,6 +1760,8 @@ pub enum PolicyCommand {
         limits: LimitFlags,
         #[command(flatten)]
         egress: EgressFlags,
+        #[command(flatten)]
+        sudo: SudoFlags,
     },
     /// Remove policies that are attached to nothing
     Rm {
@@ -1951,6 +1958,17 @@ pub struct EgressFlags {
     /// Let the policy say nothing of networks
     #[arg(long, conflicts_with_all = ["networks", "target"])]
     pub no_networks: bool,
+}
+
+/// Whether launches under a policy may ask for sudo.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct SudoFlags {
+    /// Let launches ask for sudo
+    #[arg(long)]
+    pub sudo: bool,
+    /// Let the policy no longer allow sudo
+    #[arg(long, conflicts_with = "sudo")]
+    pub no_sudo: bool,
 }
 
 /// What a policy is attached to; the site when nothing is named.

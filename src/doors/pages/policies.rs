@@ -353,6 +353,7 @@ async fn create(
         name: sent.name.clone(),
         limits: LimitsBody::default(),
         egress: EgressBody::default(),
+        sudo: false,
     };
     match policies::create(&console.server, &caller, asked).await {
         Ok(made) => responses::see(&format!("{PATH}/{}", encoded(&made.name))),
@@ -569,6 +570,7 @@ async fn change(
                 networks: words(NETWORKS),
                 targets: words(TARGETS),
             })),
+            sudo: None,
         };
         policies::change(&console.server, &caller, &id, patch, None).await
     };

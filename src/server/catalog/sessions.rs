@@ -85,6 +85,7 @@ pub(super) const COLUMNS: [&str; 50] = [
     "mounts",
     "egress",
     "start_up",
+    "sudo",
 ];
 
 /// Writes a new row.
@@ -239,6 +240,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         mounts: value::json(row, next())?,
         egress: value::json_or_none(row, next())?,
         start_up: value::json(row, next())?,
+        sudo: row.get(next())?,
     })
 }
 
@@ -701,5 +703,6 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(value::text(&session.mounts)),
         Box::new(session.egress.as_ref().map(value::text)),
         Box::new(value::text(&session.start_up)),
+        Box::new(session.sudo),
     ]
 }
