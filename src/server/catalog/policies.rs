@@ -206,6 +206,14 @@ impl ReadTransaction<'_> {
             .query_row([], |row| row.get(0))?)
     }
 
+    /// Whether any policy allows sudo. Costs a visit of each policy.
+    pub(crate) fn has_sudo_policies(&self) -> Result<bool, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select exists (select 1 from policy where sudo)")?
+            .query_row([], |row| row.get(0))?)
+    }
+
     fn has_policies_below_site(&self) -> Result<bool, Failure> {
         Ok(self
             .connection

@@ -211,6 +211,16 @@ pub fn has_networks(server: &Server, caller: &Caller) -> Result<bool, Failure> {
         .read_now("look for networks", |view| view.has_egress_policies())
 }
 
+/// Whether a policy of the site allows sudo to some launches. Which, the policies of each say.
+pub fn offers_sudo(server: &Server, caller: &Caller) -> Result<bool, Failure> {
+    if allowed(caller, Permission::SessionsWrite).is_err() {
+        return Ok(false);
+    }
+    server
+        .catalog()
+        .read_now("look for sudo", |view| view.has_sudo_policies())
+}
+
 /// Refuses folders where the session is another user's: they would be the files of one and the commands of the other.
 ///
 /// Errors: `mount.others`.
