@@ -161,7 +161,7 @@ pub enum Command {
         fardel code train --language shell -c 'cd /tmp'\n  \
         fardel code train --build 'cc a.c' --exec ./a.out\n  \
         fardel code train --restart                     forgets all")]
-    Code(Code),
+    Code(CodeArguments),
     /// Print what a session wrote
     Logs(Logs),
     /// Attach to the main process of a session
@@ -806,7 +806,7 @@ pub struct Exec {
 }
 
 #[derive(Debug, Clone, Args)]
-pub struct Code {
+pub struct CodeArguments {
     #[command(flatten)]
     pub session: Named,
     /// File with the code; `-` is standard input

@@ -12,7 +12,7 @@ use rules::code_run::{CodeLanguage, ConsoleStream, MAX_CODE_BYTES};
 use serde_json::json;
 
 use super::answer::Answer;
-use super::args::{Code, CodeLanguageArgument};
+use super::args::{CodeArguments, CodeLanguageArgument};
 use super::client::{Extra, HttpClient, encoded, fresh_key};
 use super::error::{CliError, FAILED};
 use super::login::typed_unseen;
@@ -22,7 +22,7 @@ use super::{complain, print, print_bytes};
 pub(super) async fn code(
     client: &HttpClient,
     view: &OutputStyle,
-    request: Code,
+    request: CodeArguments,
 ) -> Result<u8, CliError> {
     let path = format!(
         "/api/v1/sessions/{}/execute",
@@ -58,7 +58,7 @@ pub(super) async fn code(
         (None, None) if request.restart => return Ok(0),
         (None, None) => read(Path::new("-"))?,
     };
-    let mut shows = Shown {
+    let mut shows = CodePrinter {
         view,
         media: request.media.as_deref(),
         count: 0,
@@ -110,14 +110,14 @@ async fn step(
 }
 
 /// Where output goes.
-struct Shown<'a> {
+struct CodePrinter<'a> {
     view: &'a OutputStyle,
     /// The directory that keeps media.
     media: Option<&'a Path>,
     count: usize,
 }
 
-impl Shown<'_> {
+impl CodePrinter<'_> {
     fn show(&mut self, answer: &Answer<CodeRun>) -> Result<(), CliError> {
         if !self.view.for_humans() {
             print(&self.view.said(&answer.body, "")?);

@@ -298,7 +298,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: ENTER,
         body: Some("CodeRunRequest"),
         answer: SuccessReply::Schema("CodeRun"),
-        refusals: &[400, 404, 409, 413, 422, 429],
+        refusals: &[400, 404, 409, 413, 422, 429, 503],
         ..ROUTE
     },
     DocumentedRoute {
