@@ -605,7 +605,7 @@ impl Interpreter {
                 let (shown, mark) = output.0.push(bytes);
                 let text = output.1.push(&shown);
                 *code = code.or(mark);
-                let end = code.filter(|_| *errors_done);
+                let end = if *errors_done { *code } else { None };
                 self.shown(ConsoleStream::Stdout, &text, end);
             }
         }
@@ -630,7 +630,7 @@ impl Interpreter {
                 let (shown, mark) = errors.0.push(bytes);
                 let text = errors.1.push(&shown);
                 *errors_done |= mark.is_some();
-                let end = code.filter(|_| *errors_done);
+                let end = if *errors_done { *code } else { None };
                 self.shown(ConsoleStream::Stderr, &text, end);
             }
         }

@@ -610,6 +610,8 @@ fn change_told(before: Option<&Session>, after: &Session) -> (String, String) {
     match (&after.reason, after.state().word()) {
         (Some(reason), _) => (state.to_owned(), reason.text.clone()),
         (None, same) if same == state => Default::default(),
+        // A launch with sudo says so, in the audit log too.
+        (None, now) if before.is_none() && after.sudo => (state.to_owned(), format!("{now}, sudo")),
         (None, now) => (state.to_owned(), now.to_owned()),
     }
 }

@@ -36,7 +36,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     (
         "",
         &["executeCode"],
-        &["code x -c 1", "code x --language shell --restart"],
+        &[
+            "code x -c 1",
+            "code x --language shell --restart",
+            "code x --build make --exec ./a.out",
+        ],
     ),
     ("", &["openPort"], &["session forward x 8888"]),
     (

@@ -284,7 +284,10 @@ async fn a_launch_gets_sudo_where_a_policy_allows_it_and_nowhere_else() {
     assert_eq!(code(launch(true).await), "sudo.not-allowed");
     let own = to(PolicyLevel::User, "mina");
     attach(&server, &boss, "workshop", own).await.unwrap();
-    assert!(launch(true).await.unwrap().sudo);
+    let granted = launch(true).await.unwrap();
+    assert!(granted.sudo);
+    let told = sessions::events(&server, &mina, &granted.id.to_string()).await;
+    assert_eq!(told.unwrap()[0].after, "pending, sudo");
     assert!(!launch(false).await.unwrap().sudo, "none that did not ask");
     let patch = PolicyPatchBody {
         sudo: Some(false),
