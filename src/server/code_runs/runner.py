@@ -11,20 +11,25 @@ class Channel:
         self.orders = os.fdopen(os.dup(0), "rb", 65536)
         self.told = os.dup(1)
         self.lock = threading.Lock()
+        # How deep the first thread is in a line, and whether it was interrupted there.
+        self.depth, self.interrupted = 0, False
         empty = os.open(os.devnull, os.O_RDONLY)
         os.dup2(empty, 0)
         os.close(empty)
 
     def tell(self, **message):
         line = (json.dumps(message) + "\n").encode("ascii")
-        # A signal between two writes would break a line in two.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        first = threading.current_thread() is threading.main_thread()
+        self.depth += first
         try:
             with self.lock:
                 while line:
                     line = line[os.write(self.told, line):]
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            self.depth -= first
+        if first and self.interrupted and self.depth == 0:
+            self.interrupted = False
+            raise KeyboardInterrupt
 
     def order(self):
         line = self.orders.readline()
@@ -35,6 +40,14 @@ class Channel:
 
 
 channel = Channel()
+
+
+def interrupt(number, frame):
+    """Ctrl-C; within a line it waits for its end, which would else be broken in two."""
+    if channel.depth:
+        channel.interrupted = True
+    else:
+        raise KeyboardInterrupt
 
 
 class Output(io.TextIOBase):
@@ -201,7 +214,8 @@ def figures():
 
 def run(code):
     result = 0
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    channel.interrupted = False
+    signal.signal(signal.SIGINT, interrupt)
     try:
         try:
             tree = ast.parse(code, "<code>")
@@ -230,6 +244,7 @@ def run(code):
         result = 130
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel.interrupted = False
     for pipe in pipes:
         pipe.drain()
     channel.tell(t="end", c=result & 255)
