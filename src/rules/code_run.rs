@@ -181,6 +181,16 @@ impl RunConsole {
         self.waiting_bytes >= MAX_ANSWER_BYTES
     }
 
+    /// Bytes that wait to be taken.
+    pub fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    /// Notes that something of the run was dropped.
+    pub fn cut(&mut self) {
+        self.is_cut = true;
+    }
+
     /// Whether something of the run was dropped.
     pub fn is_cut(&self) -> bool {
         self.is_cut

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +41,14 @@ const KEPT: Duration = Duration::from_secs(60);
 const MAX_OF_USER: usize = 32;
 /// Interpreters of all users; each costs at most the output of a run.
 const MAX_INTERPRETERS: usize = 512;
+/// Bytes that all interpreters together have shown and no answer has taken yet. More: the server's memory is full. Fewer:
+/// output of some is cut while others do not read theirs. One user holds at most half of it by whole runs.
+const MAX_HELD_BYTES: usize = 256 << 20;
+/// Bytes of one interpreter that are read in a window. More: code that writes without end keeps the server busy. Fewer: a
+/// run that writes much takes longer.
+const MAX_HEARD: usize = 512 << 10;
+/// How long a window is. Longer: an interpreter whose user's right ended is killed later.
+const HEARD_WINDOW: Duration = Duration::from_millis(100);
 /// Longest line that the Python runner says.
 const MAX_LINE_BYTES: usize = MAX_MEDIA_BYTES + (64 << 10);
 /// Bytes of one message to a program, as the supervisor frames them.
@@ -60,7 +69,11 @@ type Interpreters = Arc<Mutex<BTreeMap<InterpreterKey, Arc<Interpreter>>>>;
 
 /// The interpreters that this server keeps.
 #[derive(Debug, Default)]
-pub(crate) struct CodeRuns(Interpreters);
+pub(crate) struct CodeRuns {
+    all: Interpreters,
+    /// Bytes that all of them hold, of `MAX_HELD_BYTES`.
+    held: Arc<AtomicUsize>,
+}
 
 /// How far the present run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +125,10 @@ struct RunState {
     steps: VecDeque<(BatchStep, String)>,
     /// Missing until the Python runner told them.
     completions: Option<Vec<String>>,
+    /// Bytes of a line of the Python runner that has no end yet.
+    line_bytes: usize,
+    /// What of this is counted in what all hold.
+    counted: usize,
     is_over: bool,
     used_at: Instant,
 }
@@ -138,6 +155,15 @@ pub(crate) struct Interpreter {
     reader: Mutex<OutputReader>,
     changed: watch::Sender<()>,
     end: Notify,
+    held: Arc<AtomicUsize>,
+}
+
+impl Drop for Interpreter {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        let counted = state.unwrap_or_else(PoisonError::into_inner).counted;
+        self.held.fetch_sub(counted, Ordering::Relaxed);
+    }
 }
 
 impl std::fmt::Debug for Interpreter {
@@ -185,7 +211,7 @@ pub(crate) fn command(language: CodeLanguage, program: &str) -> ExecRequest {
 impl CodeRuns {
     /// The interpreter of that key, also one that is over and was lately.
     pub(crate) fn known(&self, key: &InterpreterKey) -> Option<Arc<Interpreter>> {
-        locked(&self.0).get(key).cloned()
+        locked(&self.all).get(key).cloned()
     }
 
     /// Starts an interpreter, or gives the one that runs.
@@ -198,21 +224,26 @@ impl CodeRuns {
         program: &str,
         withdrawn: Withdrawal,
     ) -> Result<Arc<Interpreter>, Refusal> {
-        self.refuse_many(&key)?;
+        refuse_many(&locked(&self.all), &key)?;
         let request = command(key.language, program);
         let TermStream { input, output } = streams.exec(key.container, request).await?;
-        let interpreter = Arc::new(Interpreter::new(key.language, input));
+        let interpreter = Arc::new(Interpreter::new(
+            key.language,
+            input,
+            Arc::clone(&self.held),
+        ));
         {
-            let mut all = locked(&self.0);
+            let mut all = locked(&self.all);
             // Another request may have been faster; what was begun here ends with its stream.
             if let Some(known) = all.get(&key).filter(|known| !known.is_over()) {
                 return Ok(Arc::clone(known));
             }
+            refuse_many(&all, &key)?;
             all.insert(key, Arc::clone(&interpreter));
         }
         // Owned by the interpreter: it ends with the program, the session, or its user's right.
         tokio::spawn(attend(
-            Arc::clone(&self.0),
+            Arc::clone(&self.all),
             key,
             Arc::clone(&interpreter),
             output,
@@ -220,15 +251,44 @@ impl CodeRuns {
         ));
         Ok(interpreter)
     }
+}
 
-    fn refuse_many(&self, key: &InterpreterKey) -> Result<(), Refusal> {
-        let all = locked(&self.0);
-        let live = all.iter().filter(|(_, known)| !known.is_over());
-        let own = live.filter(|(known, _)| known.user == key.user).count();
-        if own >= MAX_OF_USER || all.len() >= MAX_INTERPRETERS {
-            return Err(refusals::code_interpreters_many(MAX_OF_USER));
+/// Refuses one more than a user or the server has. Costs O(interpreters of all).
+fn refuse_many(
+    all: &BTreeMap<InterpreterKey, Arc<Interpreter>>,
+    key: &InterpreterKey,
+) -> Result<(), Refusal> {
+    let live = all.iter().filter(|(_, known)| !known.is_over());
+    let own = live.filter(|(known, _)| known.user == key.user).count();
+    match own >= MAX_OF_USER || all.len() >= MAX_INTERPRETERS {
+        true => Err(refusals::code_interpreters_many(MAX_OF_USER)),
+        false => Ok(()),
+    }
+}
+
+/// Keeps an interpreter from being heard faster than `MAX_HEARD` in each window; what it writes meanwhile waits in its pipe.
+struct HearingPace {
+    since: Instant,
+    heard: usize,
+}
+
+impl HearingPace {
+    async fn heard(&mut self, bytes: usize) {
+        self.heard += bytes;
+        let over = self.since + HEARD_WINDOW;
+        if self.heard > MAX_HEARD {
+            sleep_until(over).await;
         }
-        Ok(())
+        if Instant::now() >= over {
+            *self = Self::begin();
+        }
+    }
+
+    fn begin() -> Self {
+        Self {
+            since: Instant::now(),
+            heard: 0,
+        }
     }
 }
 
@@ -240,6 +300,7 @@ async fn attend(
     mut output: mpsc::Receiver<TermOutput>,
     mut withdrawn: Withdrawal,
 ) {
+    let mut pace = HearingPace::begin();
     let code = loop {
         let idle_until = locked(&interpreter.state).used_at + MAX_IDLE;
         tokio::select! {
@@ -248,8 +309,12 @@ async fn attend(
                     if interpreter.hear(&bytes).is_err() {
                         break None;
                     }
+                    pace.heard(bytes.len()).await;
                 }
-                Some(TermOutput::Stderr(bytes)) => interpreter.hear_errors(&bytes),
+                Some(TermOutput::Stderr(bytes)) => {
+                    interpreter.hear_errors(&bytes);
+                    pace.heard(bytes.len()).await;
+                }
                 Some(TermOutput::Exit(code)) => break Some(code),
                 Some(TermOutput::Gone(_)) | None => break None,
             },
@@ -275,6 +340,8 @@ async fn attend(
         };
         let _ = timeout(END_TIMEOUT, killed).await;
     }
+    // One that cannot be killed says no more.
+    drop(output);
     interpreter.over(code.unwrap_or(KILLED));
     tokio::time::sleep(KEPT).await;
     let mut all = locked(&all);
@@ -292,7 +359,7 @@ const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
 
 impl Interpreter {
-    fn new(language: CodeLanguage, input: mpsc::Sender<TermInput>) -> Self {
+    fn new(language: CodeLanguage, input: mpsc::Sender<TermInput>, held: Arc<AtomicUsize>) -> Self {
         let reader = match language {
             CodeLanguage::Python => OutputReader::Python {
                 line: Vec::new(),
@@ -311,13 +378,31 @@ impl Interpreter {
                 step: None,
                 steps: VecDeque::new(),
                 completions: None,
+                line_bytes: 0,
+                counted: 0,
                 is_over: false,
                 used_at: Instant::now(),
             }),
             reader: Mutex::new(reader),
             changed: watch::channel(()).0,
             end: Notify::new(),
+            held,
         }
+    }
+
+    /// Counts what it holds in what all hold.
+    fn count(&self, state: &mut RunState) {
+        let now = state.console.waiting_bytes() + state.line_bytes;
+        match now.checked_sub(state.counted) {
+            Some(more) => self.held.fetch_add(more, Ordering::Relaxed),
+            None => self.held.fetch_sub(state.counted - now, Ordering::Relaxed),
+        };
+        state.counted = now;
+    }
+
+    /// Whether all hold as much as they may.
+    fn is_full(&self) -> bool {
+        self.held.load(Ordering::Relaxed) >= MAX_HELD_BYTES
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -360,6 +445,10 @@ impl Interpreter {
             None => self.order(code, mark)?,
             Some((_, command)) => self.order(&alone(command), mark)?,
         };
+        // A step that is too large is refused before the first begins.
+        for (_, command) in &steps {
+            self.order(&alone(command), mark)?;
+        }
         {
             // In the order in which output takes them.
             let mut reader = locked(&self.reader);
@@ -377,6 +466,7 @@ impl Interpreter {
             state.phase = RunPhase::Running;
             state.run_id = run_id.to_owned();
             state.console = RunConsole::default();
+            self.count(&mut state);
             state.exit_code = 0;
             state.step = step;
             state.steps = steps;
@@ -539,6 +629,7 @@ impl Interpreter {
         known_run(&state, run_id)?;
         state.used_at = Instant::now();
         let console = state.console.take();
+        self.count(&mut state);
         let standing = match state.phase {
             _ if !state.console.is_empty() => RunStanding::Continued,
             RunPhase::Running => RunStanding::Continued,
@@ -590,10 +681,16 @@ impl Interpreter {
                         return Err(());
                     }
                     if line.last() == Some(&b'\n') {
-                        let message = serde_json::from_slice(line).map_err(drop)?;
-                        line.clear();
-                        self.take(message);
+                        // Taken, so that the room of a long one is given back.
+                        let whole = std::mem::take(line);
+                        self.take(serde_json::from_slice(&whole).map_err(drop)?);
                     }
+                }
+                let mut state = locked(&self.state);
+                state.line_bytes = line.len();
+                self.count(&mut state);
+                if line.len() > ORDER_PIECE && self.is_full() {
+                    return Err(());
                 }
             }
             OutputReader::Shell {
@@ -644,7 +741,11 @@ impl Interpreter {
         if state.phase == RunPhase::Over {
             return;
         }
-        state.console.write(stream, text);
+        match self.is_full() {
+            true if !text.is_empty() => state.console.cut(),
+            _ => state.console.write(stream, text),
+        }
+        self.count(&mut state);
         if let Some(code) = end {
             state.phase = RunPhase::Over;
             state.exit_code = code;
@@ -661,7 +762,11 @@ impl Interpreter {
             RunnerMessage::Media { k, d } => {
                 let mut state = locked(&self.state);
                 if state.phase != RunPhase::Over && STANDARD.decode(&d).is_ok() {
-                    state.console.show(&k, d);
+                    match self.is_full() {
+                        true => state.console.cut(),
+                        false => state.console.show(&k, d),
+                    }
+                    self.count(&mut state);
                 }
             }
             RunnerMessage::Ask { p } => {
@@ -673,6 +778,8 @@ impl Interpreter {
             RunnerMessage::Complete { mut l } => {
                 l.truncate(MAX_COMPLETIONS);
                 l.retain(|word| word.len() <= 4 * MAX_COMPLETIONS);
+                // A hostile runner may have named very many.
+                l.shrink_to_fit();
                 locked(&self.state).completions = Some(l);
             }
         }
@@ -681,12 +788,18 @@ impl Interpreter {
     /// The program is over: so is its run.
     fn over(&self, code: i32) {
         {
+            let mut reader = locked(&self.reader);
+            if let OutputReader::Python { line, .. } = &mut *reader {
+                *line = Vec::new();
+            }
             let mut state = locked(&self.state);
             if state.phase != RunPhase::Over {
                 state.phase = RunPhase::Over;
                 state.exit_code = code;
             }
             state.is_over = true;
+            state.line_bytes = 0;
+            self.count(&mut state);
         }
         self.changed.send_replace(());
     }
@@ -728,7 +841,7 @@ mod tests {
 
     fn interpreter(language: CodeLanguage) -> (Interpreter, mpsc::Receiver<TermInput>) {
         let (input, orders) = mpsc::channel(64);
-        (Interpreter::new(language, input), orders)
+        (Interpreter::new(language, input, Arc::default()), orders)
     }
 
     fn text(answer: &RunAnswer) -> String {
@@ -834,6 +947,50 @@ mod tests {
         assert!(python.hear(b"no message\n").is_err());
         let (python, _orders) = interpreter(CodeLanguage::Python);
         assert!(python.hear(&vec![b'x'; MAX_LINE_BYTES + 1]).is_err());
+    }
+
+    #[tokio::test]
+    async fn what_all_interpreters_hold_has_a_bound_and_is_given_back() {
+        let held = Arc::new(AtomicUsize::new(MAX_HELD_BYTES - 1));
+        let (input, _orders) = mpsc::channel(64);
+        let python = Interpreter::new(CodeLanguage::Python, input, Arc::clone(&held));
+        python.run("r1", "1", "").await.expect("begun");
+        python
+            .hear(b"{\"t\":\"stdout\",\"d\":\"abc\"}\n")
+            .expect("heard");
+        python
+            .hear(b"{\"t\":\"stdout\",\"d\":\"more\"}\n")
+            .expect("heard");
+        python.hear(b"{\"t\":\"end\",\"c\":0}\n").expect("over");
+        assert!(python.hear(&vec![b'x'; ORDER_PIECE + 1]).is_err());
+        python.over(KILLED);
+        assert_eq!(held.load(Ordering::Relaxed), MAX_HELD_BYTES + 2);
+        let answer = python.answer("r1").await.expect("known");
+        assert_eq!((text(&answer).as_str(), answer.is_cut), ("abc", true));
+        assert_eq!(answer.standing, RunStanding::Finished { exit_code: 0 });
+        assert_eq!(held.load(Ordering::Relaxed), MAX_HELD_BYTES - 1);
+    }
+
+    #[tokio::test]
+    async fn an_interpreter_is_heard_at_a_bounded_pace() {
+        let begun = Instant::now();
+        let mut pace = HearingPace::begin();
+        for _ in 0..3 {
+            pace.heard(MAX_HEARD + 1).await;
+        }
+        assert!(begun.elapsed() >= 3 * HEARD_WINDOW);
+    }
+
+    #[tokio::test]
+    async fn a_later_step_that_is_too_large_is_refused_at_the_begin() {
+        let (shell, _orders) = interpreter(CodeLanguage::Shell);
+        let steps = vec![
+            (BatchStep::Build, "make".to_owned()),
+            (BatchStep::Exec, "'".repeat(MAX_ORDER_BYTES / 4)),
+        ];
+        let refused = shell.run_batch("r1", steps, "m1").await;
+        assert_eq!(refused.expect_err("too large").code, "code.too-large");
+        assert!(shell.is_idle());
     }
 
     #[tokio::test]

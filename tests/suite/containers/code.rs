@@ -54,10 +54,9 @@ impl Place {
         let mut all = self.step(caller, request).await.expect("begun");
         while all.status == CodeRunStatus::Continued {
             let next = CodeRunRequest {
-                mode: CodeMode::Continue,
                 language,
-                code: String::new(),
                 run_id: all.run_id.clone(),
+                ..request(CodeMode::Continue, "")
             };
             let more = self.step(caller, next).await.expect("it goes on");
             all.console.extend(more.console.iter().cloned());
