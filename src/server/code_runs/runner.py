@@ -18,15 +18,18 @@ class Channel:
         os.close(empty)
 
     def tell(self, **message):
-        line = (json.dumps(message) + "\n").encode("ascii")
+        # Half a letter, as names of files have, is no JSON that can be read.
+        line = (json.dumps(message, ensure_ascii=False) + "\n").encode("utf-8", "replace")
         first = threading.current_thread() is threading.main_thread()
-        self.depth += first
+        if first:
+            self.depth += 1
         try:
             with self.lock:
                 while line:
                     line = line[os.write(self.told, line):]
         finally:
-            self.depth -= first
+            if first:
+                self.depth -= 1
         if first and self.interrupted and self.depth == 0:
             self.interrupted = False
             raise KeyboardInterrupt
@@ -177,7 +180,7 @@ def display(*values):
 def show_media(kind, data):
     """Shows bytes or text of that media type."""
     if isinstance(data, str):
-        data = data.encode("utf-8")
+        data = data.encode("utf-8", "replace")
     if len(data) > MEDIA:
         sys.stderr.write("%s of %d bytes is too large to be shown\n" % (kind, len(data)))
         return
@@ -193,7 +196,8 @@ def show(value):
             data = form()
             if isinstance(data, tuple):
                 data = data[0]
-            if data:
+            # An object that has every attribute is none with a picture.
+            if data and isinstance(data, (bytes, str)):
                 show_media(kind, data)
                 return True
     return False
@@ -242,11 +246,17 @@ def run(code):
             sys.stderr.write("".join(traceback.format_exception(type(error), error, step)))
     except KeyboardInterrupt:
         result = 130
+    except Exception:
+        # What the code left cannot even be told, as where it has closed its output.
+        result = 1
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel.interrupted = False
     for pipe in pipes:
-        pipe.drain()
+        try:
+            pipe.drain()
+        except OSError:
+            pass
     channel.tell(t="end", c=result & 255)
 
 
@@ -286,6 +296,11 @@ channel.tell(t="ready")
 while True:
     word, text = channel.order()
     if word == "run":
-        run(text)
+        try:
+            run(text)
+        except KeyboardInterrupt:
+            # It came between two steps of this program.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            channel.tell(t="end", c=130)
     elif word == "complete":
         complete(text)
