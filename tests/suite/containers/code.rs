@@ -54,9 +54,10 @@ impl Place {
         let mut all = self.step(caller, request).await.expect("begun");
         while all.status == CodeRunStatus::Continued {
             let next = CodeRunRequest {
+                mode: CodeMode::Continue,
                 language,
                 run_id: all.run_id.clone(),
-                ..request(CodeMode::Continue, "")
+                ..CodeRunRequest::default()
             };
             let more = self.step(caller, next).await.expect("it goes on");
             all.console.extend(more.console.iter().cloned());
