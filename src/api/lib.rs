@@ -9,6 +9,7 @@ pub mod audit;
 pub mod branding;
 pub mod budgets;
 pub mod certificates;
+pub mod code_runs;
 pub mod commits;
 pub mod courses;
 pub mod environments;

@@ -22,6 +22,10 @@ pub struct PolicyView {
     #[serde(default)]
     #[schema(required = true)]
     pub egress: EgressBody,
+    /// Launches under it may ask for sudo.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub sudo: bool,
     /// What it is attached to, the widest first.
     pub uses: Vec<PolicyUseView>,
     /// Version, and ETag.
@@ -175,6 +179,9 @@ pub struct NewPolicyBody {
     pub limits: LimitsBody,
     #[serde(default, deserialize_with = "rules::object::read")]
     pub egress: EgressBody,
+    /// Let launches under it ask for sudo.
+    #[serde(default)]
+    pub sudo: bool,
 }
 
 /// What is left out stays; `limits` and `egress` are replaced as a whole.
@@ -188,6 +195,7 @@ pub struct PolicyPatchBody {
     pub limits: Option<Object<LimitsBody>>,
     #[schema(value_type = Option<EgressBody>)]
     pub egress: Option<Object<EgressBody>>,
+    pub sudo: Option<bool>,
 }
 
 /// What a policy is attached to, or detached from.

@@ -8,11 +8,11 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    allowances, announcements, apps, audit, branding, budgets, certificates, commits, courses,
-    environments, events, fair_share, folder_browsing, folders, gpus, history, idle_rules, images,
-    invitations, mail, nodes, notices, operations, policies, presets, problem, queue_rehearsal,
-    reservations, resource_groups, rosters, second_factor, sessions, settings, ssh, start_up,
-    statements, storage, tenancy, usage, users, volumes, webhooks,
+    allowances, announcements, apps, audit, branding, budgets, certificates, code_runs, commits,
+    courses, environments, events, fair_share, folder_browsing, folders, gpus, history, idle_rules,
+    images, invitations, mail, nodes, notices, operations, policies, presets, problem,
+    queue_rehearsal, reservations, resource_groups, rosters, second_factor, sessions, settings,
+    ssh, start_up, statements, storage, tenancy, usage, users, volumes, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -37,6 +37,8 @@ fn named() -> Schemas {
     collect::<sessions::StopBody>(&mut all);
     collect::<commits::CommitRequest>(&mut all);
     collect::<commits::CommitPreview>(&mut all);
+    collect::<code_runs::CodeRunRequest>(&mut all);
+    collect::<code_runs::CodeRun>(&mut all);
     collect::<ExplanationShape>(&mut all);
     collect::<gpus::Gpus>(&mut all);
     collect::<history::History>(&mut all);

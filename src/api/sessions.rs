@@ -134,6 +134,10 @@ pub struct SessionView {
     #[serde(default)]
     #[schema(required = true)]
     pub own_variables: bool,
+    /// Commands in it may run as root of its own user namespace where its own user is another one.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub sudo: bool,
     pub labels: BTreeMap<String, String>,
     /// What it is for, as its launch said; null where nothing was said.
     #[serde(default)]
@@ -252,6 +256,7 @@ impl SessionView {
             },
             start_up: row.start_up.choice != StartUpChoice::Nothing,
             own_variables: row.start_up.choice == StartUpChoice::Variables,
+            sudo: row.sudo,
             labels: row.remarks.labels.clone(),
             description: row.remarks.description.clone(),
             resources: row.spec.of_each(),
@@ -346,6 +351,9 @@ pub struct LaunchRequest {
     /// another user always does.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_start_up: bool,
+    /// Let commands in it run as root of its own user namespace, where a policy allows that and its own user is another one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sudo: bool,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// What it is for, in one line.
@@ -437,6 +445,7 @@ impl Default for LaunchRequest {
             mounts: Vec::new(),
             network: None,
             without_start_up: false,
+            sudo: false,
             labels: BTreeMap::new(),
             description: None,
             preset: None,

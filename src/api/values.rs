@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use rules::announcement::AnnouncementLevel;
 use rules::blocker::PlacementBlocker;
 use rules::calendar::WeekDay;
+use rules::code_run::{CodeLanguage, ConsoleStream};
 use rules::course::CourseState;
 use rules::egress::NetworkMode;
 use rules::fair_share::QueueOrder;
@@ -116,6 +117,21 @@ words! {
     MountAccessShape as MountAccess of MountAccess {
         Ro,
         Rw,
+    }
+}
+
+words! {
+    CodeLanguageShape as CodeLanguage of CodeLanguage {
+        Python,
+        Shell,
+    }
+}
+
+words! {
+    ConsoleStreamShape as ConsoleStream of ConsoleStream {
+        Stdout,
+        Stderr,
+        Media,
     }
 }
 

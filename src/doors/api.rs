@@ -11,6 +11,7 @@ mod body;
 mod branding;
 mod budgets;
 mod certificates;
+mod code_runs;
 mod courses;
 mod environments;
 mod events;
@@ -114,6 +115,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/sessions/{id}/logs", get(streams::logs))
         .route("/sessions/{id}/attach", get(streams::attach))
         .route("/sessions/{id}/exec", get(streams::exec))
+        .route("/sessions/{id}/execute", post(code_runs::execute))
         .route("/sessions/{id}/ports/{port}", get(streams::port))
         .route("/sessions/{id}/apps", get(apps::list))
         .route("/sessions/{id}/apps/{app}", get(apps::get))

@@ -13,6 +13,7 @@ mod branding;
 mod budgets;
 mod certificates;
 mod client;
+mod code;
 mod columns;
 mod courses;
 mod environments;
@@ -211,6 +212,7 @@ async fn execute(
         Command::Ps(request) => sessions::list(&client, view, &request).await,
         Command::Session(request) => sessions::session(&client, view, around, request).await,
         Command::Exec(request) => terminal::exec(&client, view, around, request).await,
+        Command::Code(request) => code::code(&client, view, request).await,
         Command::Logs(request) => terminal::logs(&client, &request).await,
         Command::Attach(request) => terminal::attach(&client, view, &request).await,
         Command::Stop(several) => {

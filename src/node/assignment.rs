@@ -299,6 +299,7 @@ mod tests {
             mounts: Vec::new(),
             networks: Vec::new(),
             egress: None,
+            sudo: false,
             want: Want::Run,
             stop_grace_seconds: None,
             start_up: rules::start_up::StartUp::default(),

@@ -488,6 +488,7 @@ impl Reconciler {
             mounts,
             networks: networks.collect(),
             egress: order.egress.clone(),
+            sudo: order.sudo,
             devices: Vec::new(),
             files: Vec::new(),
             start_up: StartUp {

@@ -93,6 +93,7 @@ fn order(
         mounts: session.mounts.iter().map(mount).collect(),
         networks: container_network::network(session).into_iter().collect(),
         egress: session.egress.clone(),
+        sudo: session.sudo,
         want: match (session.desired, session.state()) {
             (DesiredState::Kill, _) => Want::Kill,
             (DesiredState::Stop, _) | (_, SessionState::Stopping) => Want::Stop,

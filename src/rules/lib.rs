@@ -17,6 +17,7 @@ pub mod branding;
 pub mod budget;
 pub mod calendar;
 pub mod checks;
+pub mod code_run;
 pub mod codes;
 pub mod commit;
 pub mod container_network;

@@ -67,6 +67,9 @@ pub struct ContainerOrder {
     /// What it reaches outside; nothing where it is None.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress: Option<SessionEgress>,
+    /// Commands in it may run as root of its own user namespace.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sudo: bool,
     pub want: Want,
     /// Seconds between TERM and KILL, where they are not the usual ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]

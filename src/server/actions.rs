@@ -23,6 +23,7 @@ pub mod backups;
 pub mod branding;
 pub mod budgets;
 pub mod certificates;
+pub mod code_runs;
 pub mod courses;
 mod cursor;
 pub mod diagnostic_check;

@@ -13,6 +13,7 @@ mod app_starts;
 mod appliance;
 pub mod backup;
 mod catalog;
+mod code_runs;
 mod controller;
 pub mod decisions;
 pub mod diagnostics;
@@ -62,6 +63,7 @@ struct ServerInner {
     astray_folders: actions::astray_folders::AstrayFolders,
     app_tickets: access::AppTickets,
     app_starts: app_starts::AppStarts,
+    code_runs: code_runs::CodeRuns,
     /// They hold the server, so it does not hold them.
     app_listeners: OnceLock<Weak<dyn routes::AppListeners>>,
     settings: appliance::settings::EffectiveSettings,
@@ -193,6 +195,7 @@ impl Server {
             astray_folders: Default::default(),
             app_tickets: Default::default(),
             app_starts: Default::default(),
+            code_runs: Default::default(),
             app_listeners: OnceLock::new(),
             settings: appliance::settings::EffectiveSettings::new(reading),
             backups: appliance::backups::BackupState::default(),
@@ -237,6 +240,10 @@ impl Server {
 
     pub(crate) fn app_starts(&self) -> &app_starts::AppStarts {
         &self.0.app_starts
+    }
+
+    pub(crate) fn code_runs(&self) -> &code_runs::CodeRuns {
+        &self.0.code_runs
     }
 
     pub(crate) fn under_way(&self) -> &actions::replay::UnderWay {

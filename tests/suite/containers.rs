@@ -2,6 +2,7 @@
 //! root, control groups and user namespaces; elsewhere each test says what is missing.
 
 mod apps;
+mod code;
 mod commit;
 mod crash;
 mod disk;
@@ -18,6 +19,7 @@ mod limits;
 mod neighbours;
 mod networks;
 mod start_up;
+mod sudo;
 mod supervision;
 mod unified;
 mod volumes;

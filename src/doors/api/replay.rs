@@ -23,8 +23,13 @@ const IN_THEIR_COMMIT: [&str; 5] = [
     "/images/import",
     "/images/pull",
 ];
-/// Routes without a sign-in, and one that changes nothing and answers a file.
-const NEVER: [&str; 3] = ["/sign-in", "/setup", "/support-bundles"];
+/// Routes without a sign-in, one that changes nothing and answers a file, and one whose acts have ids of their own.
+const NEVER: [&str; 4] = [
+    "/sign-in",
+    "/setup",
+    "/support-bundles",
+    "/sessions/{id}/execute",
+];
 /// Routes whose answer is a secret: it is shown once, and the key tells only that it was.
 const SECRET: [&str; 10] = [
     "/me/second-factor",

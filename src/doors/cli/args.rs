@@ -150,6 +150,18 @@ pub enum Command {
         fardel exec train -- nvidia-smi\n  \
         fardel exec -it train                           a shell beside the session's own process")]
     Exec(Exec),
+    /// Run code in an interpreter of a session that stays: what it defines is there for the next run
+    ///
+    /// Standard input is the code where neither -c nor a file is given. Ctrl-C interrupts the run. The exit code is the
+    /// run's.
+    #[command(after_help = "Examples:\n  \
+        fardel code train -c 'x = 41'\n  \
+        fardel code train -c 'x + 1'                    prints 42\n  \
+        fardel code train plot.py --media pictures      keeps pictures in a directory\n  \
+        fardel code train --language shell -c 'cd /tmp'\n  \
+        fardel code train --build 'cc a.c' --exec ./a.out\n  \
+        fardel code train --restart                     forgets all")]
+    Code(CodeArguments),
     /// Print what a session wrote
     Logs(Logs),
     /// Attach to the main process of a session
@@ -531,6 +543,9 @@ pub struct LaunchArguments {
     /// Start without your dotfiles, your start-up script and your variables
     #[arg(long)]
     pub without_startup: bool,
+    /// Let `fardel exec --user root` be root inside, where a policy allows it and the session's user is another one
+    #[arg(long)]
+    pub sudo: bool,
     /// A command may run this long: 90s, 30m, 8h, 2d
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub timeout: Option<String>,
@@ -798,6 +813,39 @@ pub struct Exec {
     /// Program and arguments; a shell when left out
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     pub command: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct CodeArguments {
+    #[command(flatten)]
+    pub session: Named,
+    /// File with the code; `-` is standard input
+    #[arg(value_name = "FILE", conflicts_with = "code")]
+    pub file: Option<PathBuf>,
+    /// The code itself
+    #[arg(short, long, value_name = "CODE", allow_hyphen_values = true)]
+    pub code: Option<String>,
+    /// What runs it; each has an interpreter of its own
+    #[arg(long, value_name = "LANGUAGE", value_enum, default_value = "python")]
+    pub language: CodeLanguageArgument,
+    /// Command that makes a program; --exec runs after it if it went well
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["code", "file"])]
+    pub build: Option<String>,
+    /// Command that runs the program
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["code", "file"])]
+    pub exec: Option<String>,
+    /// End the interpreter first; what it knew is lost
+    #[arg(long)]
+    pub restart: bool,
+    /// Directory that keeps pictures and other media
+    #[arg(long, value_name = "DIRECTORY")]
+    pub media: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CodeLanguageArgument {
+    Python,
+    Shell,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -1722,6 +1770,8 @@ pub enum PolicyCommand {
         limits: LimitFlags,
         #[command(flatten)]
         egress: EgressFlags,
+        #[command(flatten)]
+        sudo: SudoFlags,
     },
     /// Change limits of a policy; the value none takes a limit out
     Set {
@@ -1731,6 +1781,8 @@ pub enum PolicyCommand {
         limits: LimitFlags,
         #[command(flatten)]
         egress: EgressFlags,
+        #[command(flatten)]
+        sudo: SudoFlags,
     },
     /// Remove policies that are attached to nothing
     Rm {
@@ -1927,6 +1979,17 @@ pub struct EgressFlags {
     /// Let the policy say nothing of networks
     #[arg(long, conflicts_with_all = ["networks", "target"])]
     pub no_networks: bool,
+}
+
+/// Whether launches under a policy may ask for sudo.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct SudoFlags {
+    /// Let launches ask for sudo
+    #[arg(long)]
+    pub sudo: bool,
+    /// Let the policy no longer allow sudo
+    #[arg(long, conflicts_with = "sudo")]
+    pub no_sudo: bool,
 }
 
 /// What a policy is attached to; the site when nothing is named.

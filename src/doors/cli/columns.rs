@@ -1048,6 +1048,10 @@ pub(super) const POLICIES: &[Column<PolicyView>] = &[
     column("LIMITS", 1, |r, _| {
         dash(&PolicyLimits::from(r.limits).told())
     }),
+    column("SUDO", 9, |r, _| match r.sudo {
+        true => "yes".to_owned(),
+        false => "-".to_owned(),
+    }),
     column("ATTACHED TO", 1, |r, _| {
         let places = r.uses.iter();
         let places = places.map(|one| format!("{} {}", one.level.word(), one.name));

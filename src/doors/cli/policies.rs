@@ -5,7 +5,7 @@ use hyper::Method;
 use rules::units::{Bytes, CpuShare, GpuShare};
 use serde_json::{Map, Value, json};
 
-use super::args::{EgressFlags, LimitFlags, PolicyCommand, PolicyPlace};
+use super::args::{EgressFlags, LimitFlags, PolicyCommand, PolicyPlace, SudoFlags};
 use super::client::{Extra, HttpClient, encoded};
 use super::error::CliError;
 use super::output::OutputStyle;
@@ -29,9 +29,11 @@ pub(super) async fn policy(
             name,
             limits,
             egress,
+            sudo,
         } => {
             let mut body = json!({"name": name, "limits": said(&limits, Map::new())?});
             put_egress(&mut body, &egress, &Value::Null);
+            put_sudo(&mut body, sudo);
             let made = client.send::<PolicyView>("/api/v1/policies", &body).await?;
             print(&view.said(&made.body, &made.read.name)?);
         }
@@ -39,6 +41,7 @@ pub(super) async fn policy(
             policy,
             limits,
             egress,
+            sudo,
         } => {
             let now = client
                 .call(Method::GET, &path(&policy), Extra::default())
@@ -48,6 +51,7 @@ pub(super) async fn policy(
             let before = now["limits"].as_object().cloned();
             let mut body = json!({"limits": said(&limits, before.unwrap_or_default())?});
             put_egress(&mut body, &egress, &now["egress"]);
+            put_sudo(&mut body, sudo);
             let mut extra = Extra::json(&body).header("If-Match", tag);
             extra.content_type = Some("application/merge-patch+json");
             let changed = client.call(Method::PATCH, &path(&policy), extra).await?;
@@ -116,6 +120,13 @@ fn put_egress(body: &mut Value, flags: &EgressFlags, before: &Value) {
         "networks": said(&flags.networks, &before["networks"]),
         "targets": said(&flags.target, &before["targets"]),
     });
+}
+
+/// What the flags say of sudo; nothing where neither stands.
+fn put_sudo(body: &mut Value, flags: SudoFlags) {
+    if flags.sudo || flags.no_sudo {
+        body["sudo"] = flags.sudo.into();
+    }
 }
 
 fn path(policy: &str) -> String {

@@ -103,6 +103,10 @@ pub struct LaunchFields {
     pub yields: String,
     /// The same of the start-up.
     pub without_start_up: String,
+    /// The same of sudo.
+    pub sudo: String,
+    /// A policy of the site allows sudo.
+    pub offers_sudo: bool,
     pub shm: String,
     pub disk: String,
     pub start_at: String,
@@ -186,6 +190,7 @@ pub struct LaunchForm {
     priority: String,
     yields: String,
     without_start_up: String,
+    sudo: String,
     shm: String,
     disk: String,
     start_at: String,
@@ -648,6 +653,7 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
         // The box is not there for the other kind.
         yields: kind == SessionKind::Batch && !sent.yields.is_empty(),
         without_start_up: !sent.without_start_up.is_empty(),
+        sudo: !sent.sudo.is_empty(),
         timeout_seconds: None,
         max_runtime_seconds: max_runtime,
         start_at,
@@ -852,6 +858,10 @@ fn again(request: &LaunchRequest) -> LaunchForm {
             true => "1".to_owned(),
             false => String::new(),
         },
+        sudo: match request.sudo {
+            true => "1".to_owned(),
+            false => String::new(),
+        },
         // What is given without being asked for stays unasked.
         shm: request
             .resources
@@ -961,6 +971,7 @@ async fn page(
         &sent.containers,
         &sent.yields,
         &sent.without_start_up,
+        &sent.sudo,
         &sent.shm,
         &sent.disk,
         &sent.start_at,
@@ -985,6 +996,7 @@ async fn page(
     let mut texts = sent.texts.boxes(t);
     // What was typed or comes from another session is shown in any case.
     let has_networks = sessions::has_networks(&console.server, caller)?;
+    let offers_sudo = sessions::offers_sudo(&console.server, caller)?;
     let offers = |name: &str| match name {
         "group" => !groups.is_empty(),
         "network" => has_networks,
@@ -1055,6 +1067,8 @@ async fn page(
             priority: sent.priority,
             yields: sent.yields,
             without_start_up: sent.without_start_up,
+            offers_sudo: offers_sudo || !sent.sudo.is_empty(),
+            sudo: sent.sudo,
             shm: sent.shm,
             disk: sent.disk,
             start_at: sent.start_at,

@@ -78,6 +78,8 @@ pub struct PolicyPage {
     /// Its own address.
     pub here: String,
     pub groups: Vec<LimitGroup>,
+    /// Launches under it may ask for sudo.
+    pub sudo: bool,
     pub uses: Vec<UseRow>,
     pub levels: Vec<Choice>,
     pub subject: String,
@@ -353,6 +355,7 @@ async fn create(
         name: sent.name.clone(),
         limits: LimitsBody::default(),
         egress: EgressBody::default(),
+        sudo: false,
     };
     match policies::create(&console.server, &caller, asked).await {
         Ok(made) => responses::see(&format!("{PATH}/{}", encoded(&made.name))),
@@ -415,6 +418,7 @@ fn page(
         f: layout(console, visit, caller, Nav::Policies),
         may_change: caller.subject.can(Permission::SystemWrite),
         name: policy.name.clone(),
+        sudo: policy.sudo,
         groups: vec![
             group(LimitKind::Held, t.policies_held(), t.policies_held_lead()),
             group(LimitKind::Each, t.policies_each(), t.policies_each_lead()),
@@ -569,6 +573,8 @@ async fn change(
                 networks: words(NETWORKS),
                 targets: words(TARGETS),
             })),
+            // A browser sends the box only where it is ticked.
+            sudo: Some(!named("sudo").is_empty()),
         };
         policies::change(&console.server, &caller, &id, patch, None).await
     };

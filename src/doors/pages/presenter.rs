@@ -740,6 +740,11 @@ pub fn told_event(t: Text, event: &EventView) -> Option<(&'static str, &'static 
 
 /// What an event says of before or after, in the reader's language: a state, or the sentence that was written then.
 pub fn told(t: Text, words: &str) -> String {
+    // A launch with sudo says so behind its state.
+    let with_sudo = words.strip_suffix(", sudo");
+    if let Some(state) = with_sudo.filter(|state| SessionState::parse(state).is_some()) {
+        return format!("{}, sudo", told(t, state));
+    }
     match SessionState::parse(words) {
         _ if t.language == Language::English => words.to_owned(),
         Some(SessionState::Pending) => t.state_waiting().to_owned(),

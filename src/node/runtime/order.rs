@@ -98,6 +98,9 @@ pub struct ContainerSpec {
     /// What the relay carries for it; nothing when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress: Option<SessionEgress>,
+    /// Programs beside its first may be started as its root where its own user is another one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sudo: bool,
     /// Devices beside those that every container has; nothing else opens.
     #[serde(default)]
     pub devices: Vec<DeviceOrder>,

@@ -1163,6 +1163,11 @@ impl Shim {
                 home: ground.home.clone(),
             },
         };
+        if user.uid == 0 && ground.uid != 0 && !self.launch.order.sudo {
+            return Err(
+                "this session was launched without sudo, so no command runs as its root".into(),
+            );
+        }
         let mut environment = ground.environment.clone();
         if order.user.is_some() {
             put_variable(&mut environment, "HOME", &user.home);

@@ -48,6 +48,9 @@ pub struct Session {
     /// What it has of its owner's start-up.
     #[serde(default)]
     pub start_up: SessionStartUp,
+    /// Commands in it may run as root of its own user namespace where its own user is another one.
+    #[serde(default)]
+    pub sudo: bool,
     /// Where it stands, and the containers it has there.
     pub lifecycle: Lifecycle,
     pub desired: DesiredState,
@@ -145,6 +148,7 @@ impl Session {
             mounts: Vec::new(),
             egress: None,
             start_up: SessionStartUp::default(),
+            sudo: false,
             lifecycle: Lifecycle::Pending,
             desired: DesiredState::Run,
             paused: false,

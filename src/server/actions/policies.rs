@@ -77,6 +77,7 @@ pub async fn create(
                 name,
                 limits,
                 egress,
+                sudo: asked.sudo,
                 generation: 1,
             };
             rows.insert_policy(&policy)?;
@@ -108,6 +109,7 @@ pub async fn change(
         .egress
         .map(|Object(egress)| egress.read())
         .transpose()?;
+    let sudo = patch.sudo;
     let (actor, which) = (caller.name.clone(), which.to_owned());
     server
         .catalog()
@@ -120,6 +122,7 @@ pub async fn change(
                 name: name.unwrap_or_else(|| policy.name.clone()),
                 limits: limits.unwrap_or(policy.limits),
                 egress: egress.unwrap_or_else(|| policy.egress.clone()),
+                sudo: sudo.unwrap_or(policy.sudo),
                 ..policy.clone()
             };
             if changed == policy {
@@ -129,7 +132,9 @@ pub async fn change(
             if changed.egress != policy.egress {
                 narrow_networks(rows, actor.as_str())?;
             }
-            let is_renamed = changed.limits == policy.limits && changed.egress == policy.egress;
+            let is_renamed = changed.limits == policy.limits
+                && changed.egress == policy.egress
+                && changed.sudo == policy.sudo;
             let (before, after) = match is_renamed {
                 true => (policy.name.clone(), changed.name.clone()),
                 false => (told(&policy), told(&changed)),
@@ -348,11 +353,17 @@ fn name_of(typed: &str) -> Result<String, Refusal> {
 /// What a policy says, as audit rows tell it.
 fn told(policy: &PolicyRecord) -> String {
     let limits = policy.limits.told();
-    match &policy.egress {
-        None => limits,
-        Some(egress) if limits.is_empty() => format!("network {}", egress.told()),
-        Some(egress) => format!("{limits}, network {}", egress.told()),
-    }
+    let network = policy
+        .egress
+        .as_ref()
+        .map(|egress| format!("network {}", egress.told()));
+    let sudo = policy.sudo.then(|| "sudo".to_owned());
+    let said: Vec<String> = [Some(limits), network, sudo]
+        .into_iter()
+        .flatten()
+        .filter(|words| !words.is_empty())
+        .collect();
+    said.join(", ")
 }
 
 fn find(view: &ReadTransaction<'_>, which: &str) -> Result<PolicyRecord, Failure> {
@@ -379,6 +390,7 @@ fn show(view: &ReadTransaction<'_>, policy: PolicyRecord) -> Result<PolicyView, 
         name: policy.name,
         limits: LimitsBody::from(policy.limits),
         egress: EgressBody::from(policy.egress.as_ref()),
+        sudo: policy.sudo,
         generation: policy.generation,
     })
 }

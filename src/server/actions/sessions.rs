@@ -43,7 +43,7 @@ pub use change::{
 };
 pub use commit::{commit, preview_commit};
 pub(crate) use launch::{LaunchForMembers, effective_limits, limits_of_user, project_of_launch};
-pub use launch::{Launched, duplicate, has_networks, launch, preview};
+pub use launch::{Launched, duplicate, has_networks, launch, offers_sudo, preview};
 pub use overview::{
     HeldSlice, MenuCounts, NodeOverview, Overview, OwnUsage, StateCounts, menu_counts, overview,
     samples,

@@ -219,6 +219,9 @@ async fn every_act_asks_for_its_capability_first() {
         (SessionsEnter, "sessions.preview_commit", |s, c| {
             sessions::preview_commit(s, c, "x", api::commits::CommitRequest::default())
         }),
+        (SessionsEnter, "code_runs.execute", |s, c| {
+            code_runs::execute(s, &NoStreams, c, "x", Default::default())
+        }),
         (SessionsEnter, "apps.list", |s, c| apps::list(
             s, &NoStreams, c, "x"
         )),

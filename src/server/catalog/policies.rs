@@ -24,6 +24,8 @@ pub(crate) struct PolicyRecord {
     pub(crate) limits: PolicyLimits,
     /// What it says of networks.
     pub(crate) egress: Option<EgressPolicy>,
+    /// It lets launches ask for sudo.
+    pub(crate) sudo: bool,
     pub(crate) generation: u64,
 }
 
@@ -56,6 +58,7 @@ fn policy_row(row: &Row<'_>) -> rusqlite::Result<PolicyRecord> {
         name: row.get("name")?,
         limits: value::json(row, "limits")?,
         egress: value::json_or_none(row, "egress")?,
+        sudo: row.get("sudo")?,
         generation: value::unsigned(row, "generation")?,
     })
 }
@@ -167,11 +170,47 @@ impl ReadTransaction<'_> {
         Ok(narrowest.map(|(_, policy)| policy))
     }
 
+    /// Whether a policy of these subjects lets launches ask for sudo. Costs a visit of each policy that does.
+    pub(crate) fn allows_sudo(&self, subjects: &PolicySubjects) -> Result<bool, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select exists (
+                     select 1
+                     from policy_use
+                     join policy on policy.id = policy_use.policy
+                     where policy.sudo
+                     and (
+                         policy_use.subject_kind = 'site'
+                         or (policy_use.subject_kind = 'domain' and policy_use.subject = ?1)
+                         or (policy_use.subject_kind in ('project', 'member') and policy_use.subject = ?2)
+                         or (policy_use.subject_kind = 'user' and policy_use.subject = ?3)
+                     )
+                 )",
+            )?
+            .query_row(
+                [
+                    subjects.domain.0.as_bytes(),
+                    subjects.project.0.as_bytes(),
+                    subjects.user.0.as_bytes(),
+                ],
+                |row| row.get(0),
+            )?)
+    }
+
     /// Whether any policy says something of networks. Costs a visit of each policy.
     pub(crate) fn has_egress_policies(&self) -> Result<bool, Failure> {
         Ok(self
             .connection
             .prepare_cached("select exists (select 1 from policy where egress is not null)")?
+            .query_row([], |row| row.get(0))?)
+    }
+
+    /// Whether any policy allows sudo. Costs a visit of each policy.
+    pub(crate) fn has_sudo_policies(&self) -> Result<bool, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select exists (select 1 from policy where sudo)")?
             .query_row([], |row| row.get(0))?)
     }
 
@@ -247,7 +286,7 @@ impl ReadTransaction<'_> {
     /// All policies, by name.
     pub(crate) fn policies(&self) -> Result<Vec<PolicyRecord>, Failure> {
         let mut statement = self.connection.prepare_cached(
-            "select id, name, limits, egress, generation from policy order by name",
+            "select id, name, limits, egress, sudo, generation from policy order by name",
         )?;
         let rows = statement.query_map([], policy_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -259,7 +298,7 @@ impl ReadTransaction<'_> {
         Ok(self
             .connection
             .prepare_cached(
-                "select id, name, limits, egress, generation
+                "select id, name, limits, egress, sudo, generation
                  from policy
                  where id = ?1 or (?1 is null and name = ?2)",
             )?
@@ -385,14 +424,15 @@ impl Rows<'_> {
         self.refuse_taken_name(policy)?;
         self.connection
             .prepare_cached(
-                "insert into policy (id, name, limits, egress, generation)
-                 values (?1, ?2, ?3, ?4, ?5)",
+                "insert into policy (id, name, limits, egress, sudo, generation)
+                 values (?1, ?2, ?3, ?4, ?5, ?6)",
             )?
             .execute((
                 policy.id.0.as_bytes(),
                 &policy.name,
                 value::text(&policy.limits),
                 policy.egress.as_ref().map(value::text),
+                policy.sudo,
                 value::signed(policy.generation),
             ))?;
         Ok(())
@@ -404,7 +444,7 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "update policy
-                 set name = ?2, limits = ?3, egress = ?4, generation = generation + 1
+                 set name = ?2, limits = ?3, egress = ?4, sudo = ?5, generation = generation + 1
                  where id = ?1",
             )?
             .execute((
@@ -412,6 +452,7 @@ impl Rows<'_> {
                 &policy.name,
                 value::text(&policy.limits),
                 policy.egress.as_ref().map(value::text),
+                policy.sudo,
             ))?;
         Ok(())
     }

@@ -659,7 +659,7 @@ CREATE TABLE policy (
     name text not null unique,
     limits text not null check (json_valid(limits)),
     generation integer not null
-, egress text check (egress is null or json_valid(egress))) strict;
+, egress text check (egress is null or json_valid(egress)), sudo integer not null default 0 check (sudo in (0, 1))) strict;
 
 CREATE TABLE "policy_use" (
     subject_kind text not null
@@ -890,7 +890,7 @@ CREATE TABLE session (
     ended_at integer,
     outcome text check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
     exit_code integer,
-    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, description text, backfilled integer not null default 0 check (backfilled in (0, 1)), resource_group blob references resource_group (id), priority integer not null default 10 check (priority between 0 and 100), yields integer not null default 0 check (yields in (0, 1)), preempted_count integer not null default 0 check (preempted_count >= 0), mounts text not null default '[]', disk integer check (disk is null or disk > 0), egress text, start_up text not null default '{}', containers integer not null default 1 check (containers between 1 and 20),
+    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, description text, backfilled integer not null default 0 check (backfilled in (0, 1)), resource_group blob references resource_group (id), priority integer not null default 10 check (priority between 0 and 100), yields integer not null default 0 check (yields in (0, 1)), preempted_count integer not null default 0 check (preempted_count >= 0), mounts text not null default '[]', disk integer check (disk is null or disk > 0), egress text, start_up text not null default '{}', containers integer not null default 1 check (containers between 1 and 20), sudo integer not null default 0 check (sudo in (0, 1)),
     check ((state = 'ended') = (outcome is not null))
 ) strict;
 

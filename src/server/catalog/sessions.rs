@@ -34,7 +34,7 @@ use crate::Failure;
 
 /// What a row keeps, in this order: as `from_row` reads it, and `columns` writes it. The statements are made from
 /// this list, so a column stands in these three places of this file and nowhere else.
-pub(super) const COLUMNS: [&str; 51] = [
+pub(super) const COLUMNS: [&str; 52] = [
     "id",
     "name",
     "owner",
@@ -85,6 +85,7 @@ pub(super) const COLUMNS: [&str; 51] = [
     "mounts",
     "egress",
     "start_up",
+    "sudo",
     "containers",
 ];
 
@@ -243,6 +244,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         mounts: value::json(row, next())?,
         egress: value::json_or_none(row, next())?,
         start_up: value::json(row, next())?,
+        sudo: row.get(next())?,
     })
 }
 
@@ -612,6 +614,8 @@ fn change_told(before: Option<&Session>, after: &Session) -> (String, String) {
     match (&after.reason, after.state().word()) {
         (Some(reason), _) => (state.to_owned(), reason.text.clone()),
         (None, same) if same == state => Default::default(),
+        // A launch with sudo says so, in the audit log too.
+        (None, now) if before.is_none() && after.sudo => (state.to_owned(), format!("{now}, sudo")),
         (None, now) => (state.to_owned(), now.to_owned()),
     }
 }
@@ -705,6 +709,7 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(value::text(&session.mounts)),
         Box::new(session.egress.as_ref().map(value::text)),
         Box::new(value::text(&session.start_up)),
+        Box::new(session.sudo),
         Box::new(spec.containers),
     ]
 }

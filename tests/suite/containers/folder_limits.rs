@@ -61,6 +61,7 @@ pub(super) fn session(number: u128, folder: FolderId, script: &str) -> Container
         }],
         networks: Vec::new(),
         egress: None,
+        sudo: false,
         want: Want::Run,
         stop_grace_seconds: None,
         start_up: rules::start_up::StartUp::default(),

@@ -86,6 +86,7 @@ impl Ground {
             mounts: vec![],
             networks: vec![],
             egress: None,
+            sudo: false,
             devices: vec![],
             files: vec![],
             start_up: rules::start_up::StartUp::default(),

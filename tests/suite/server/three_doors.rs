@@ -33,6 +33,15 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["exec"],
         &["exec x ls", "session exec x ls"],
     ),
+    (
+        "",
+        &["executeCode"],
+        &[
+            "code x -c 1",
+            "code x --language shell --restart",
+            "code x --build make --exec ./a.out",
+        ],
+    ),
     ("", &["openPort"], &["session forward x 8888"]),
     (
         "GET /sessions/{id}/logs",

@@ -4,6 +4,7 @@
 
 use rules::announcement::MAX_ANNOUNCEMENT_LENGTH;
 use rules::branding::{HUES, MAX_BRAND_NAME, MAX_FOOTER_LENGTH, MAX_LOGO_BYTES, MAX_SIGN_IN_TEXT};
+use rules::code_run::MAX_CODE_BYTES;
 use rules::commit::{MAX_EXCLUDED, MAX_EXCLUDED_LENGTH};
 use rules::egress::NetworkMode;
 use rules::fair_share::QueueOrder;
@@ -59,6 +60,8 @@ const TARGET: &str =
 /// is one.
 const SSH_KEY: &str =
     r"^ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI[A-P][A-Za-z0-9+/]{42}( [!-~]{1,60})?$";
+/// The id of a run of code.
+const RUN_ID: &str = "^[A-Za-z0-9._-]{1,64}$";
 /// A path below the home, of at most `MAX_DOTFILE_DEPTH` names.
 const DOTFILE_PATH: &str = r"^(~/)?(\.{0,2}[!-\-0-\[\]-~][!-.0-\[\]-~]*|\.{3}[!-.0-\[\]-~]*)(/(\.{0,2}[!-\-0-\[\]-~][!-.0-\[\]-~]*|\.{3}[!-.0-\[\]-~]*)){0,7}$";
 /// A text in which something stands.
@@ -554,6 +557,26 @@ fn all() -> Vec<(&'static str, Value)> {
         (
             "/CommitRequest/properties/exclude/items",
             json!({"pattern": "^/", "minLength": 2, "maxLength": MAX_EXCLUDED_LENGTH}),
+        ),
+        (
+            "/CodeRunRequest/properties/code",
+            json!({"pattern": NO_NUL, "maxLength": MAX_CODE_BYTES}),
+        ),
+        (
+            "/CodeBatch/properties/clean",
+            json!({"pattern": NO_NUL, "maxLength": MAX_CODE_BYTES}),
+        ),
+        (
+            "/CodeBatch/properties/build",
+            json!({"pattern": NO_NUL, "maxLength": MAX_CODE_BYTES}),
+        ),
+        (
+            "/CodeBatch/properties/exec",
+            json!({"pattern": NO_NUL, "maxLength": MAX_CODE_BYTES}),
+        ),
+        (
+            "/CodeRunRequest/properties/run_id",
+            json!({"pattern": RUN_ID}),
         ),
         ("/ImagePull/properties/reference", image()),
         (

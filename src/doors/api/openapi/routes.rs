@@ -297,6 +297,17 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/sessions/{id}/execute",
+        operation: "executeCode",
+        summary: "Run code in an interpreter that stays, or go on with a run; answers within seconds",
+        needs: ENTER,
+        body: Some("CodeRunRequest"),
+        answer: SuccessReply::Schema("CodeRun"),
+        refusals: &[400, 404, 409, 413, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/sessions/{id}/ports/{port}",
         operation: "openPort",
         tag: "streams",

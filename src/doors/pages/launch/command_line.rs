@@ -73,6 +73,9 @@ pub(super) fn line(visit: &RequestContext, sent: &LaunchForm) -> String {
     if !sent.without_start_up.is_empty() {
         more.push(("--without-startup", String::new()));
     }
+    if !sent.sudo.is_empty() {
+        more.push(("--sudo", String::new()));
+    }
     let command = match sent.command.trim() {
         typed if typed.is_empty() || kind == SessionKind::Interactive => Vec::new(),
         typed => ["sh", "-c", typed].map(str::to_owned).to_vec(),

@@ -32,6 +32,10 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("readLog", "세션이 쓴 출력"),
     ("attach", "주 프로세스의 터미널"),
     ("exec", "세션 안에서 명령을 실행합니다"),
+    (
+        "executeCode",
+        "세션 안의 인터프리터에서 코드를 실행하거나 그 실행을 이어 갑니다",
+    ),
     ("openPort", "세션 안의 포트로 TCP 연결을 엽니다"),
     (
         "listQueue",

@@ -259,6 +259,10 @@ pub(super) fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec
         (t.where_shm().to_owned(), components::size(given.shm.0)),
         (t.where_network().to_owned(), network(t, session.network)),
     ]);
+    if session.sudo {
+        let granted = t.where_sudo_granted().to_owned();
+        all.push((t.where_sudo().to_owned(), granted));
+    }
     if let Some(disk) = given.disk {
         all.push((t.where_disk().to_owned(), components::size(disk.0)));
     }

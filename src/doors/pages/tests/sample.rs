@@ -1922,6 +1922,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
         form: LaunchFields {
             name: "vit-ablation-2".into(),
             replicas: "1".into(),
+            offers_sudo: true,
             ..LaunchFields::default()
         },
         texts: LaunchTexts::default().boxes(t),

@@ -31,6 +31,7 @@ fn order() -> ContainerSpec {
         mounts: vec![],
         networks: vec![],
         egress: None,
+        sudo: false,
         devices: vec![],
         files: vec![],
         start_up: rules::start_up::StartUp::default(),

@@ -30,6 +30,7 @@ fn new(name: &str, limits: LimitsBody) -> NewPolicyBody {
         name: name.to_owned(),
         limits,
         egress: Default::default(),
+        sudo: false,
     }
 }
 
@@ -170,6 +171,7 @@ async fn a_change_names_its_version_and_a_user_changes_none() {
         name: None,
         limits: Some(Object(limits)),
         egress: None,
+        sudo: None,
     };
     let stale = change(&server, &boss, "default", patch(), Some(9)).await;
     assert_eq!(code(stale), "policy.stale");
@@ -291,4 +293,46 @@ async fn a_policy_says_which_networks_a_launch_may_choose() {
     assert!(kept.targets.is_empty());
     let shown = sessions::connections(&server, &mina, &usual.id.to_string()).await;
     assert!(shown.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_launch_gets_sudo_where_a_policy_allows_it_and_nowhere_else() {
+    use api::sessions::LaunchRequest;
+
+    use super::super::sessions;
+
+    let (server, boss, mina) = a_server().await;
+    server.put_test_node("fardel-01");
+    let launch = async |sudo: bool| {
+        let request = LaunchRequest {
+            sudo,
+            ..LaunchRequest::default()
+        };
+        let launched = sessions::launch(&server, &mina, request, None).await;
+        launched.map(|mut launched| launched.sessions.remove(0))
+    };
+    assert!(!launch(false).await.unwrap().sudo);
+    assert_eq!(code(launch(true).await), "sudo.not-allowed");
+    let allowing = NewPolicyBody {
+        sudo: true,
+        ..new("workshop", LimitsBody::default())
+    };
+    assert!(create(&server, &boss, allowing).await.unwrap().sudo);
+    // Attached to nothing it allows nothing.
+    assert_eq!(code(launch(true).await), "sudo.not-allowed");
+    let own = to(PolicyLevel::User, "mina");
+    attach(&server, &boss, "workshop", own).await.unwrap();
+    let granted = launch(true).await.unwrap();
+    assert!(granted.sudo);
+    let told = sessions::events(&server, &mina, &granted.id.to_string()).await;
+    assert_eq!(told.unwrap()[0].after, "pending, sudo");
+    assert!(!launch(false).await.unwrap().sudo, "none that did not ask");
+    let patch = PolicyPatchBody {
+        sudo: Some(false),
+        ..PolicyPatchBody::default()
+    };
+    change(&server, &boss, "workshop", patch, None)
+        .await
+        .unwrap();
+    assert_eq!(code(launch(true).await), "sudo.not-allowed");
 }

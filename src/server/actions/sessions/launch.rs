@@ -70,6 +70,7 @@ struct CheckedLaunch {
     /// What it reaches outside.
     egress: Option<SessionEgress>,
     start_up: StartUpChoice,
+    sudo: bool,
     group: ResourceGroupId,
     replicas: u32,
     /// The word a made-up name begins with.
@@ -86,7 +87,7 @@ const NAMES_TRIED: u32 = 8;
 ///
 /// Errors: what is wrong with the request, by field; `session.name-taken`; what no machine here
 /// could ever hold; `idempotency.key-reused`; `disk.full`; `launch.owner-denied`, `launch.owner-unknown` where it
-/// is for another user; `egress.not-allowed`; `preset.unknown`; `group.not-allowed`, `group.none`, `group.kind`, `group.reservation`.
+/// is for another user; `egress.not-allowed`; `sudo.not-allowed`; `preset.unknown`; `group.not-allowed`, `group.none`, `group.kind`, `group.reservation`.
 pub async fn launch(
     server: &Server,
     caller: &Caller,
@@ -103,7 +104,7 @@ pub async fn launch(
     let request = with_reservation(server, caller, request, now)?;
     let (device_affinity, priority) = (request.device_affinity.clone(), request.priority);
     let (project, owner) = (request.project.clone(), request.owner.clone());
-    let wants_start_up = !request.without_start_up;
+    let (wants_start_up, wants_sudo) = (!request.without_start_up, request.sudo);
     let mounts = api::mounts::requested(&request.mounts)?;
     let network = network_of(&request)?;
     let validated = RequestedLaunch::from(request).validate(now)?;
@@ -138,6 +139,7 @@ pub async fn launch(
                 // It may have gone, or been closed to the owner, since it was looked up.
                 (draft.group, _) = asked.find(rows, &subject, project.as_deref(), rows.now)?;
                 draft.egress = egress::chosen(rows.egress_policy(&subjects)?.as_ref(), network)?;
+                draft.sudo = granted_sudo(rows, &subjects, wants_sudo)?;
                 let limits = limits_of(rows, &subjects, CountedUse::QueueBound)?;
                 keep_priority(&limits, priority, &mut draft.precedence)?;
                 let place = (subjects.domain, subjects.project);
@@ -175,6 +177,18 @@ pub async fn launch(
     launched
 }
 
+/// Whether a launch that asks for sudo gets it. Errors: `sudo.not-allowed`.
+fn granted_sudo(
+    view: &ReadTransaction<'_>,
+    subjects: &PolicySubjects,
+    wants: bool,
+) -> Result<bool, Failure> {
+    match !wants || view.allows_sudo(subjects)? {
+        true => Ok(wants),
+        false => Err(refusals::sudo_not_allowed().at("/sudo").into()),
+    }
+}
+
 /// The network that a launch names; None where it names none. Errors: `egress.network-unknown`.
 fn network_of(request: &LaunchRequest) -> Result<Option<NetworkMode>, Refusal> {
     let named = request.network.as_deref().map(str::trim);
@@ -195,6 +209,16 @@ pub fn has_networks(server: &Server, caller: &Caller) -> Result<bool, Failure> {
     server
         .catalog()
         .read_now("look for networks", |view| view.has_egress_policies())
+}
+
+/// Whether a policy of the site allows sudo to some launches. Which, the policies of each say.
+pub fn offers_sudo(server: &Server, caller: &Caller) -> Result<bool, Failure> {
+    if allowed(caller, Permission::SessionsWrite).is_err() {
+        return Ok(false);
+    }
+    server
+        .catalog()
+        .read_now("look for sudo", |view| view.has_sudo_policies())
 }
 
 /// Refuses folders where the session is another user's: they would be the files of one and the commands of the other.
@@ -613,7 +637,7 @@ pub(super) fn lower_priority(
 }
 
 /// The network that a session has when it starts once more: that of its launch with the targets that the policies list now, or
-/// none where they do not allow it any more.
+/// none where they do not allow it any more. Sudo stays where they still allow it.
 pub(super) fn renew_egress(
     rows: &ReadTransaction<'_>,
     subjects: &PolicySubjects,
@@ -623,6 +647,7 @@ pub(super) fn renew_egress(
         let policy = rows.egress_policy(subjects)?;
         session.egress = egress::chosen(policy.as_ref(), Some(before.mode)).unwrap_or_default();
     }
+    session.sudo = session.sudo && rows.allows_sudo(subjects)?;
     Ok(())
 }
 
@@ -701,6 +726,8 @@ pub(crate) struct LaunchForMembers {
     priority: Option<u32>,
     /// As the request has it; None for the usual one of each member's policies.
     network: Option<NetworkMode>,
+    /// Each member's policies have to allow it.
+    sudo: bool,
     /// What is said of each group none of whose machines could ever hold it.
     impossible: BTreeMap<ResourceGroupId, Refusal>,
 }
@@ -733,6 +760,7 @@ impl LaunchForMembers {
                     request = under_preset(request, &preset_called(view, place, &name)?);
                 }
                 let (priority, network) = (request.priority, network_of(&request)?);
+                let sudo = request.sudo;
                 let validated = RequestedLaunch::from(request).validate(now)?;
                 // Each member has a group of their own, which may be none of the caller's.
                 let founding = ResourceGroupId::DEFAULT;
@@ -768,6 +796,7 @@ impl LaunchForMembers {
                     limit: course.max_runtime_seconds,
                     priority,
                     network,
+                    sudo,
                     impossible,
                 })
             })
@@ -803,6 +832,7 @@ impl LaunchForMembers {
         };
         let policy = rows.egress_policy(&subjects)?;
         draft.egress = egress::chosen(policy.as_ref(), self.network)?;
+        draft.sudo = granted_sudo(rows, &subjects, self.sudo)?;
         let limits = limits_of(rows, &subjects, CountedUse::QueueBound)?;
         keep_priority(&limits, self.priority, &mut draft.precedence)?;
         keep_within_course(self.limit, &mut draft.spec, |spec| {
@@ -882,7 +912,7 @@ pub async fn preview(
     let priority = request.priority;
     let (project, owner) = (request.project.clone(), request.owner.clone());
     let mounts = api::mounts::requested(&request.mounts)?;
-    let network = network_of(&request)?;
+    let (network, wants_sudo) = (network_of(&request)?, request.sudo);
     let validated = RequestedLaunch::from(request).validate(now)?;
     refuse_full_queue(server)?;
     let snapshot = server.snapshot().await?;
@@ -920,6 +950,7 @@ pub async fn preview(
             let course = view.course_for_launch(&owner.subject, (domain, project), now)?;
             let limit = course.and_then(|course| course.max_runtime_seconds);
             egress::chosen(view.egress_policy(&subjects)?.as_ref(), network)?;
+            granted_sudo(view, &subjects, wants_sudo)?;
             let limits = limits_of(view, &subjects, CountedUse::Nothing)?;
             keep_priority(&limits, priority, &mut draft.precedence)?;
             keep_within_course(limit, &mut draft.spec, |spec| {
@@ -996,6 +1027,7 @@ pub async fn duplicate(
             network: row.egress.as_ref().map(|one| one.mode.word().to_owned()),
             // Nor does the command of another user get the caller's start-up unless the caller asks for it.
             without_start_up: !is_own || row.start_up.choice == StartUpChoice::Nothing,
+            sudo: is_own && row.sudo,
             resources: Resources {
                 cpu: Some(demand.cpu),
                 memory: Some(demand.memory),
@@ -1191,6 +1223,7 @@ fn named_things(
         mounts: Vec::new(),
         egress: None,
         start_up: StartUpChoice::Nothing,
+        sudo: false,
         group,
         replicas: launch.replicas,
         word,
@@ -1322,6 +1355,7 @@ fn insert_named(
         row.mounts.clone_from(&draft.mounts);
         row.egress.clone_from(&draft.egress);
         row.start_up.choice = draft.start_up;
+        row.sudo = draft.sudo;
         rows.insert_session(&row, actor)?;
         rows.put_session_group(row.id, draft.group)?;
         written.push(row);

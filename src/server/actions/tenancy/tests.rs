@@ -451,6 +451,7 @@ async fn a_lead_launches_for_members_with_their_rights_and_limits_and_nobody_els
                 ..Default::default()
             },
             egress: Default::default(),
+            sudo: false,
         },
     )
     .await

@@ -42,6 +42,7 @@ fn told(node: NodeId, of: &Session) -> Assignment {
             mounts: Vec::new(),
             networks: Vec::new(),
             egress: None,
+            sudo: false,
             want: Want::Run,
             stop_grace_seconds: None,
             start_up: rules::start_up::StartUp::default(),

@@ -86,6 +86,7 @@ async fn limit(server: &Server, boss: &Caller, bytes: Bytes) {
         name: None,
         limits: Some(Object(limits)),
         egress: None,
+        sudo: None,
     };
     let changed = policies::change(server, boss, "default", patch, None).await;
     changed.unwrap();

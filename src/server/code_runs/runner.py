@@ -1,0 +1,306 @@
+# Runs code in one Python that stays. Orders come on the standard input, one a line: a word, and what belongs to it in
+# base64. What happens goes out on the standard output, one JSON object a line. Needs nothing but Python 3.
+import ast, base64, builtins, codecs, io, json, os, signal, sys, threading, traceback
+
+PIECE = 16384
+MEDIA = 1 << 20
+
+
+class Channel:
+    def __init__(self):
+        self.orders = os.fdopen(os.dup(0), "rb", 65536)
+        self.told = os.dup(1)
+        self.lock = threading.Lock()
+        # How deep the first thread is in a line, and whether it was interrupted there.
+        self.depth, self.interrupted = 0, False
+        empty = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(empty, 0)
+        os.close(empty)
+
+    def tell(self, **message):
+        # Half a letter, as names of files have, is no JSON that can be read.
+        line = (json.dumps(message, ensure_ascii=False) + "\n").encode("utf-8", "replace")
+        first = threading.current_thread() is threading.main_thread()
+        if first:
+            self.depth += 1
+        try:
+            with self.lock:
+                while line:
+                    line = line[os.write(self.told, line):]
+        finally:
+            if first:
+                self.depth -= 1
+        if first and self.interrupted and self.depth == 0:
+            self.interrupted = False
+            raise KeyboardInterrupt
+
+    def order(self):
+        line = self.orders.readline()
+        if not line:
+            os._exit(0)
+        word, _, rest = line.strip().partition(b" ")
+        return word.decode("ascii"), base64.b64decode(rest).decode("utf-8", "replace")
+
+
+channel = Channel()
+
+
+def interrupt(number, frame):
+    """Ctrl-C; within a line it waits for its end, which would else be broken in two."""
+    if channel.depth:
+        channel.interrupted = True
+    else:
+        raise KeyboardInterrupt
+
+
+class Output(io.TextIOBase):
+    encoding = "utf-8"
+    errors = "replace"
+
+    def __init__(self, kind, number):
+        self.kind, self.number = kind, number
+        self.buffer = Bytes(self)
+
+    def writable(self):
+        return True
+
+    def fileno(self):
+        return self.number
+
+    def write(self, text):
+        if not isinstance(text, str):
+            raise TypeError("write() argument must be str, not " + type(text).__name__)
+        for at in range(0, len(text), PIECE):
+            channel.tell(t=self.kind, d=text[at:at + PIECE])
+        return len(text)
+
+
+class Bytes(io.RawIOBase):
+    def __init__(self, text):
+        self.text = text
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        self.text.write(bytes(data).decode("utf-8", "replace"))
+        return len(data)
+
+
+class Input(io.TextIOBase):
+    encoding = "utf-8"
+
+    def readable(self):
+        return True
+
+    def readline(self, size=-1):
+        return ask(False) + "\n"
+
+    def read(self, size=-1):
+        return self.readline()
+
+
+class Pipe(threading.Thread):
+    """What programs started by the code write to a descriptor."""
+
+    def __init__(self, kind, number):
+        super().__init__(daemon=True)
+        self.kind = kind
+        self.near, far = os.pipe()
+        os.dup2(far, number)
+        self.number, self.passed = number, threading.Event()
+        self.mark = b"\x1e" + base64.b64encode(os.urandom(18)) + b"\x1e"
+        os.close(far)
+        self.start()
+
+    def run(self):
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        kept = b""
+        while True:
+            data = os.read(self.near, PIECE)
+            if not data:
+                return
+            kept += data
+            while self.mark in kept:
+                before, _, kept = kept.partition(self.mark)
+                self.say(decoder.decode(before))
+                self.passed.set()
+            # The mark may come in two pieces.
+            hold = kept.rfind(b"\x1e")
+            whole = hold if hold >= 0 and self.mark.startswith(kept[hold:]) else len(kept)
+            self.say(decoder.decode(kept[:whole]))
+            kept = kept[whole:]
+
+    def say(self, text):
+        if text:
+            channel.tell(t=self.kind, d=text)
+
+    def drain(self):
+        self.passed.clear()
+        os.write(self.number, self.mark)
+        self.passed.wait(1)
+
+
+def ask(secret):
+    channel.tell(t="ask", p=bool(secret))
+    while True:
+        word, text = channel.order()
+        if word == "input":
+            return text.rstrip("\n")
+        if word == "complete":
+            complete(text)
+
+
+def asked(prompt=""):
+    if prompt != "":
+        sys.stdout.write(str(prompt))
+    return ask(False)
+
+
+def asked_secret(prompt="Password: ", stream=None):
+    sys.stdout.write(str(prompt))
+    return ask(True)
+
+
+FORMS = (
+    ("image/png", "_repr_png_"),
+    ("image/jpeg", "_repr_jpeg_"),
+    ("image/svg+xml", "_repr_svg_"),
+    ("text/html", "_repr_html_"),
+)
+
+
+def display(*values):
+    """Shows values as pictures or HTML where they can, else as text."""
+    for value in values:
+        if not show(value):
+            sys.stdout.write(repr(value) + "\n")
+
+
+def show_media(kind, data):
+    """Shows bytes or text of that media type."""
+    if isinstance(data, str):
+        data = data.encode("utf-8", "replace")
+    if len(data) > MEDIA:
+        sys.stderr.write("%s of %d bytes is too large to be shown\n" % (kind, len(data)))
+        return
+    channel.tell(t="media", k=kind, d=base64.b64encode(data).decode("ascii"))
+
+
+def show(value):
+    if isinstance(value, type):
+        return False
+    for kind, name in FORMS:
+        form = getattr(value, name, None)
+        if callable(form):
+            data = form()
+            if isinstance(data, tuple):
+                data = data[0]
+            # An object that has every attribute is none with a picture.
+            if data and isinstance(data, (bytes, str)):
+                show_media(kind, data)
+                return True
+    return False
+
+
+def figures():
+    """Shows the figures of matplotlib that were drawn, where it was imported."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is None:
+        return
+    for number in pyplot.get_fignums():
+        picture = io.BytesIO()
+        figure = pyplot.figure(number)
+        figure.savefig(picture, format="png")
+        show_media("image/png", picture.getvalue())
+        pyplot.close(figure)
+
+
+def run(code):
+    result = 0
+    channel.interrupted = False
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        try:
+            tree = ast.parse(code, "<code>")
+            last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+            exec(compile(tree, "<code>", "exec"), names)
+            if last is not None:
+                value = eval(compile(ast.Expression(last.value), "<code>", "eval"), names)
+                if value is not None:
+                    names["_"] = value
+                    if not show(value):
+                        sys.stdout.write(repr(value) + "\n")
+            figures()
+        except SystemExit as end:
+            code = end.code
+            result = code if isinstance(code, int) else 0 if code is None else 1
+            if result == 1 and not isinstance(code, int):
+                sys.stderr.write(str(code) + "\n")
+        except BaseException as error:
+            result = 130 if isinstance(error, KeyboardInterrupt) else 1
+            # The first step is this program's own.
+            step = error.__traceback__.tb_next if error.__traceback__ else None
+            if isinstance(error, SyntaxError) and step is not None and step.tb_next is None:
+                step = None
+            sys.stderr.write("".join(traceback.format_exception(type(error), error, step)))
+    except KeyboardInterrupt:
+        result = 130
+    except Exception:
+        # What the code left cannot even be told, as where it has closed its output.
+        result = 1
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel.interrupted = False
+    for pipe in pipes:
+        try:
+            pipe.drain()
+        except OSError:
+            pass
+    channel.tell(t="end", c=result & 255)
+
+
+def complete(text):
+    found = []
+    try:
+        import re
+        import rlcompleter
+
+        word = re.search(r"[\w.]*$", text).group(0)
+        completer = rlcompleter.Completer(names)
+        while word and len(found) < 200:
+            match = completer.complete(word, len(found))
+            if match is None:
+                break
+            found.append(match[:200])
+    except Exception:
+        pass
+    channel.tell(t="complete", l=found)
+
+
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+pipes = [Pipe("stdout", 1), Pipe("stderr", 2)]
+sys.stdout, sys.stderr, sys.stdin = Output("stdout", 1), Output("stderr", 2), Input()
+sys.__stdout__, sys.__stderr__, sys.__stdin__ = sys.stdout, sys.stderr, sys.stdin
+builtins.input = asked
+try:
+    import getpass
+
+    getpass.getpass = asked_secret
+except ImportError:
+    pass
+os.environ.setdefault("MPLBACKEND", "Agg")
+names = {"__name__": "__main__", "__builtins__": builtins, "display": display, "show_media": show_media}
+sys.argv = [""]
+channel.tell(t="ready")
+while True:
+    word, text = channel.order()
+    if word == "run":
+        try:
+            run(text)
+        except KeyboardInterrupt:
+            # It came between two steps of this program.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            channel.tell(t="end", c=130)
+    elif word == "complete":
+        complete(text)

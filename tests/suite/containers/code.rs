@@ -1,0 +1,338 @@
+//! Code that runs in real sessions by interpreters that stay.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::code_runs::{CodeBatch, CodeMode, CodeRun, CodeRunRequest, CodeRunStatus};
+use api::sessions::{LaunchRequest, SessionView};
+use base::link::streams::Streams;
+use base::observe::Clock;
+use base::settings::Settings;
+use node::images::ImageDirectory;
+use node::runtime::{Runtime, RuntimePaths};
+use node::{LocalNode, NodeOptions};
+use rules::code_run::{CodeLanguage, ConsoleStream, MAX_RUN_BYTES};
+use rules::names::ContainerName;
+use rules::session::{SessionKind, SessionState};
+use rules::users::Role;
+use server::access::{self, Caller};
+use server::actions::{code_runs, sessions, users};
+use server::links::Links;
+use server::{Failure, Server};
+
+use super::images::{NoImages, until};
+use crate::server::the_box::PASSWORD;
+
+/// Longer than the two seconds that are promised, on a loaded machine.
+const SOON: Duration = Duration::from_secs(10);
+
+struct Place {
+    server: Server,
+    streams: Arc<dyn Streams>,
+    session: SessionView,
+}
+
+fn request(mode: CodeMode, code: &str) -> CodeRunRequest {
+    CodeRunRequest {
+        mode,
+        code: code.to_owned(),
+        ..CodeRunRequest::default()
+    }
+}
+
+impl Place {
+    async fn step(&self, caller: &Caller, request: CodeRunRequest) -> Result<CodeRun, Failure> {
+        let id = self.session.id.to_string();
+        code_runs::execute(&self.server, &*self.streams, caller, &id, request).await
+    }
+
+    /// Goes on with a run until it is over or asks; gives everything that it showed.
+    async fn through(&self, caller: &Caller, request: CodeRunRequest) -> CodeRun {
+        let language = request.language;
+        let mut all = self.step(caller, request).await.expect("begun");
+        while all.status == CodeRunStatus::Continued {
+            let next = CodeRunRequest {
+                mode: CodeMode::Continue,
+                language,
+                run_id: all.run_id.clone(),
+                ..CodeRunRequest::default()
+            };
+            let more = self.step(caller, next).await.expect("it goes on");
+            all.console.extend(more.console.iter().cloned());
+            all = CodeRun {
+                console: all.console,
+                ..more
+            };
+        }
+        all
+    }
+
+    async fn python(&self, caller: &Caller, code: &str) -> CodeRun {
+        self.through(caller, request(CodeMode::Query, code)).await
+    }
+
+    async fn shell(&self, caller: &Caller, code: &str) -> CodeRun {
+        let request = CodeRunRequest {
+            language: CodeLanguage::Shell,
+            ..request(CodeMode::Query, code)
+        };
+        self.through(caller, request).await
+    }
+}
+
+fn shown(run: &CodeRun, stream: ConsoleStream) -> String {
+    let pieces = run.console.iter().filter(|piece| piece.stream == stream);
+    pieces.map(|piece| piece.text.as_str()).collect()
+}
+
+fn code_of(refused: Result<CodeRun, Failure>) -> String {
+    match refused {
+        Err(Failure::Refusal(refusal)) => refusal.code,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+/// Promise (Isolation and access): Code runs in an interpreter that stays between runs; its output is bounded, it can be asked,
+/// interrupted and ended, and it ends within seconds with its user's right.
+#[tokio::test(flavor = "multi_thread")]
+async fn code_runs_in_an_interpreter_that_stays_as_long_as_its_user_may() {
+    const NAME: &str = "code_runs_in_an_interpreter_that_stays_as_long_as_its_user_may";
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let at = |name: &str| folder.path().join(name);
+    let data = at("server").display().to_string();
+    let settings = Settings::read(Default::default(), |name| match name {
+        "FARDEL_DATA" => Some(data.clone()),
+        "FARDEL_RUN" => Some(format!("{data}/run")),
+        "FARDEL_CONFIG" => Some("/nonexistent".into()),
+        _ => None,
+    })
+    .expect("valid settings");
+    fs::create_dir_all(settings.data.join("run")).expect("a directory");
+    let server = Server::in_memory(settings, Clock::system()).expect("a server in memory");
+    let places = RuntimePaths {
+        data: at("node"),
+        run: at("run"),
+        shim_binary: env!("CARGO_BIN_EXE_fardel").into(),
+    };
+    let options = NodeOptions {
+        id: server.node(),
+        places: places.clone(),
+        images: ImageDirectory::Shared(server.image_directory()),
+        host_environment: true,
+        cpu: None,
+        memory: None,
+        devices: Vec::new(),
+        driver_root: at("no-driver"),
+        gpu_mode: node::gpu::arbiter::Mode::Hard,
+        keep_days: 1,
+    };
+    let machine = LocalNode::open(options, Arc::new(NoImages), Clock::system()).expect("it opens");
+    let mut findings = machine.findings().iter();
+    if let Some(finding) = findings.find(|finding| finding.prevents_containers) {
+        skips::skip(NAME, &finding.what);
+        return;
+    }
+    let streams = machine.streams();
+    let (server_end, node_end) = base::link::local();
+    let links = Links::to(server.node(), server_end);
+    let controller = tokio::spawn(server::conduct(&server, links));
+    let runs = tokio::spawn(machine.run(node_end));
+    let root = access::local_root(&server);
+    let launched = LaunchRequest {
+        name: Some("work".to_owned()),
+        kind: SessionKind::Batch,
+        image: "host".to_owned(),
+        command: vec!["sleep".to_owned(), "1000".to_owned()],
+        ..LaunchRequest::default()
+    };
+    let launched = sessions::launch(&server, &root, launched, None).await;
+    let id = launched.expect("launched").sessions.remove(0).id;
+    let session = until("it runs", async || {
+        let seen = sessions::get(&server, &root, &id.to_string()).await;
+        let seen = seen.expect("it is there");
+        assert!(seen.ended_at.is_none(), "{:?}", seen.reason);
+        (seen.state == SessionState::Running).then_some(seen)
+    })
+    .await;
+    let place = Place {
+        server: server.clone(),
+        streams,
+        session,
+    };
+
+    stays_in_a_shell(&place, &root).await;
+    let container = ContainerName {
+        session: place.session.id,
+        incarnation: 1,
+        index: 0,
+    };
+    let wanted = vec!["python3".to_owned()];
+    let found = place.streams.programs(container, wanted).await;
+    if found.expect("looked").is_empty() {
+        skips::skip(NAME, "needs python3 on this machine");
+    } else {
+        stays_in_python(&place, &root).await;
+        ends_with_the_right(&place, &root, container).await;
+    }
+
+    let id = place.session.id.to_string();
+    sessions::stop(&server, &root, &id, true)
+        .await
+        .expect("stopped");
+    let ended = place.step(&root, request(CodeMode::Query, "1")).await;
+    assert_eq!(code_of(ended), "code.session-not-running");
+    controller.abort();
+    runs.await.expect("no panic").expect("it ran");
+    let runtime = Runtime::open(places).expect("it opens");
+    super::disk::end_fork_server(runtime.instance_id());
+    runtime.retire();
+}
+
+async fn stays_in_a_shell(place: &Place, root: &Caller) {
+    let run = place.shell(root, "x=41; cd /tmp; echo 'it'\"s\"").await;
+    assert_eq!(shown(&run, ConsoleStream::Stdout), "its\n");
+    assert_eq!(run.exit_code, Some(0));
+    let run = place.shell(root, "echo $((x + 1)); pwd; (exit 3)").await;
+    assert_eq!(shown(&run, ConsoleStream::Stdout), "42\n/tmp\n");
+    assert_eq!(run.exit_code, Some(3));
+    let run = place.shell(root, "if").await;
+    assert!(shown(&run, ConsoleStream::Stderr).contains("yntax"));
+    let run = place.shell(root, "echo $x").await;
+    assert_eq!(shown(&run, ConsoleStream::Stdout), "41\n");
+    let batch = CodeRunRequest {
+        mode: CodeMode::Batch,
+        language: CodeLanguage::Shell,
+        batch: Some(CodeBatch {
+            clean: None,
+            build: Some("x=1; echo made > /tmp/made".to_owned()),
+            exec: Some("cat /tmp/made; exit 6".to_owned()),
+        }),
+        ..CodeRunRequest::default()
+    };
+    let built = place.through(root, batch).await;
+    assert_eq!(built.status, CodeRunStatus::BuildFinished);
+    let go_on = CodeRunRequest {
+        language: CodeLanguage::Shell,
+        run_id: built.run_id.clone(),
+        ..request(CodeMode::Continue, "")
+    };
+    let run = place.through(root, go_on).await;
+    assert_eq!(shown(&run, ConsoleStream::Stdout), "made\n");
+    assert_eq!(run.exit_code, Some(6));
+    let run = place.shell(root, "echo $x").await;
+    assert_eq!(shown(&run, ConsoleStream::Stdout), "41\n", "left alone");
+    // One that ends the interpreter is told, and the next begins without what it knew.
+    let run = place.shell(root, "exit 5").await;
+    assert_eq!(run.exit_code, Some(5));
+    let run = place.shell(root, "echo \"none:$x\"").await;
+    assert_eq!(shown(&run, ConsoleStream::Stdout), "none:\n");
+}
+
+async fn stays_in_python(place: &Place, root: &Caller) {
+    let run = place.python(root, "x = 41").await;
+    assert_eq!(
+        (run.status, run.exit_code),
+        (CodeRunStatus::Finished, Some(0))
+    );
+    let run = place.python(root, "x + 1").await;
+    assert_eq!(shown(&run, ConsoleStream::Stdout), "42\n");
+    let run = place.python(root, "1 / 0").await;
+    assert!(shown(&run, ConsoleStream::Stderr).contains("ZeroDivisionError"));
+    assert_eq!(run.exit_code, Some(1));
+
+    let asks = place.python(root, "name = input('who? ')").await;
+    assert_eq!(asks.status, CodeRunStatus::WaitingInput);
+    assert_eq!(shown(&asks, ConsoleStream::Stdout), "who? ");
+    let busy = place.step(root, request(CodeMode::Query, "2")).await;
+    assert_eq!(code_of(busy), "code.busy");
+    let answer = CodeRunRequest {
+        run_id: asks.run_id.clone(),
+        ..request(CodeMode::Input, "mina")
+    };
+    assert_eq!(place.through(root, answer).await.exit_code, Some(0));
+    let run = place.python(root, "name").await;
+    assert_eq!(shown(&run, ConsoleStream::Stdout), "'mina'\n");
+
+    let begun = place
+        .step(root, request(CodeMode::Query, "while True: pass"))
+        .await
+        .expect("begun");
+    assert_eq!(begun.status, CodeRunStatus::Continued);
+    let stop = CodeRunRequest {
+        run_id: begun.run_id.clone(),
+        ..request(CodeMode::Interrupt, "")
+    };
+    let run = place.through(root, stop).await;
+    assert!(shown(&run, ConsoleStream::Stderr).contains("KeyboardInterrupt"));
+    assert_eq!(run.exit_code, Some(130));
+    let run = place.python(root, "x").await;
+    assert_eq!(shown(&run, ConsoleStream::Stdout), "41\n", "it stayed");
+
+    let run = place.python(root, "print('a' * 10_000_000)").await;
+    assert_eq!(shown(&run, ConsoleStream::Stdout).len(), MAX_RUN_BYTES);
+    assert!(run.notice.is_some_and(|notice| notice.contains("4 MiB")));
+    let run = place
+        .python(root, "import os; os.system('echo below; echo wrong >&2')")
+        .await;
+    assert!(shown(&run, ConsoleStream::Stdout).starts_with("below\n"));
+    assert_eq!(shown(&run, ConsoleStream::Stderr), "wrong\n");
+
+    let picture = "class P:\n def _repr_png_(self): return b'\\x89PNG'\nP()";
+    let run = place.python(root, picture).await;
+    let media = run.console.first().expect("a picture");
+    assert_eq!(media.media_type.as_deref(), Some("image/png"));
+    assert_eq!(media.text, "iVBORw==");
+    let page = "show_media('text/html', '<script>x</script>')";
+    let run = place.python(root, page).await;
+    assert_eq!(run.console[0].stream, ConsoleStream::Media, "data, no page");
+
+    let words = place
+        .step(root, request(CodeMode::Complete, "os.pat"))
+        .await
+        .expect("asked");
+    let offered = &words.completions;
+    assert!(offered.iter().any(|word| word == "os.path"), "{offered:?}");
+    place
+        .step(root, request(CodeMode::Restart, ""))
+        .await
+        .expect("restarted");
+    let run = place.python(root, "x").await;
+    assert!(shown(&run, ConsoleStream::Stderr).contains("NameError"));
+    place
+        .step(root, request(CodeMode::Restart, ""))
+        .await
+        .expect("restarted");
+}
+
+async fn ends_with_the_right(place: &Place, root: &Caller, container: ContainerName) {
+    let made = users::create(&place.server, root, "mina", Role::Administrator, PASSWORD).await;
+    made.expect("made");
+    let here: IpAddr = Ipv4Addr::LOCALHOST.into();
+    let signed_in = access::sign_in(&place.server, "mina", PASSWORD, here).await;
+    let mina = signed_in.expect("the password is right").caller;
+    let begun = place
+        .step(&mina, request(CodeMode::Query, "while True: pass"))
+        .await
+        .expect("begun");
+    assert_eq!(begun.status, CodeRunStatus::Continued);
+    // The interpreter of another user has another run.
+    let other = CodeRunRequest {
+        run_id: begun.run_id.clone(),
+        ..request(CodeMode::Continue, "")
+    };
+    assert_eq!(code_of(place.step(root, other).await), "code.run-unknown");
+    let runs = async || {
+        let all = place.streams.processes(container).await.expect("looked");
+        all.iter().any(|process| process.name.starts_with("python"))
+    };
+    assert!(runs().await);
+    let suspended = users::suspend(&place.server, root, "mina", true, None).await;
+    suspended.expect("suspended");
+    let since = Instant::now();
+    while runs().await {
+        assert!(since.elapsed() < SOON, "it goes on without a right");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
