@@ -69,6 +69,7 @@ fn packed(settings: &Settings, words: &PackArguments) -> Result<String, Refusal>
         version,
         about: &words.about,
         images: &images,
+        wheels: &[],
         licences,
         key: key.as_ref(),
     };

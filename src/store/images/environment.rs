@@ -303,6 +303,8 @@ pub struct BundlePlan<'a> {
     pub version: &'a str,
     pub about: &'a str,
     pub images: &'a [PlannedImage],
+    /// Python packages of the images, which no file of Debian lists.
+    pub wheels: &'a [InstalledPackage],
     pub licences: String,
     /// None: it is not signed.
     pub key: Option<&'a SigningKey>,
@@ -408,11 +410,9 @@ impl ImageStore {
         for image in plan.images {
             let (config, descriptor) = self.plan_image(image, &mut blobs)?;
             index.push(descriptor);
-            packages.push((
-                image.reference.as_str(),
-                config.clone(),
-                self.packages(&image.id)?,
-            ));
+            let mut listed = self.packages(&image.id)?;
+            listed.extend(plan.wheels.iter().cloned());
+            packages.push((image.reference.as_str(), config.clone(), listed));
             images.push(BundleImage {
                 reference: image.reference.clone(),
                 digest: config.to_string(),

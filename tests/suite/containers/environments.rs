@@ -92,6 +92,7 @@ async fn an_image_of_a_bundle_starts() {
         version: "1.0",
         about: "",
         images: &images,
+        wheels: &[],
         licences: String::new(),
         key: None,
     };
