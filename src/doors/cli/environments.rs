@@ -1,5 +1,5 @@
-//! Environments that come as bundles: list, show, import with a resumable upload, remove. Packing is a role's, for it reads
-//! the image store.
+//! Environments that come as bundles: list, show, import with a resumable upload, remove. Packing and building are
+//! a role's, for they read and write image stores.
 
 use api::operations::OperationView;
 use hyper::Method;
@@ -55,7 +55,9 @@ pub(super) async fn environment(
                 print(&view.said(&body, &format!("{environment}  removed"))?);
             }
         }
-        EnvironmentCommand::Pack(_) | EnvironmentCommand::Key { .. } => {
+        EnvironmentCommand::Pack(_)
+        | EnvironmentCommand::Build(_)
+        | EnvironmentCommand::Key { .. } => {
             // The role that reads the arguments does these itself.
             return Err(CliError::new(
                 FAILED,

@@ -5,9 +5,10 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -24,7 +25,7 @@ use serde_json::{Value, json};
 
 use super::archive::Archive;
 use super::digest::Sha256Digest;
-use super::environment::{BundlePlan, PlannedImage};
+use super::environment::{BundlePlan, PlannedImage, into_new_file};
 use super::failure::{Doing, ImageError};
 use super::limits::ImportLimits;
 use super::tree::{TreeSnapshot, WrittenLayer, text_in, write_in};
@@ -41,16 +42,25 @@ const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 /// The oldest and the newest GNU C library whose wheels are taken: that of the recipes' own suites.
 const C_LIBRARIES: std::ops::RangeInclusive<u32> = 5..=36;
 
-/// One build.
-pub struct EnvironmentBuild<'a> {
+/// What a bundle is built of.
+pub struct BuildPlan<'a> {
     pub recipe: &'a Recipe,
     /// The recipe's own directory.
     pub folder: &'a Path,
     /// A directory with the wheels; None: they are fetched.
     pub wheels: Option<&'a Path>,
-    /// An empty directory on a disk with room for the environment four times.
-    pub work: &'a Path,
+    /// None: it is not signed.
     pub key: Option<&'a SigningKey>,
+    /// It is built again beside itself, and the two must have the same bytes.
+    pub twice: bool,
+}
+
+/// One build.
+struct EnvironmentBuild<'a> {
+    plan: &'a BuildPlan<'a>,
+    recipe: &'a Recipe,
+    /// An empty directory on a disk with room for the environment four times.
+    work: &'a Path,
 }
 
 /// What a build does now.
@@ -85,6 +95,16 @@ pub struct BuiltEnvironment {
     pub layers: Vec<(BuildStep, WrittenLayer)>,
 }
 
+/// One line for each layer: its step, its bytes, its digest.
+impl fmt::Display for BuiltEnvironment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (step, layer) in &self.layers {
+            writeln!(f, "{step}  {} bytes  {}", layer.bytes, layer.digest)?;
+        }
+        Ok(())
+    }
+}
+
 /// A tree and the layers that it came to be by.
 struct BuiltTree {
     root: PathBuf,
@@ -93,15 +113,44 @@ struct BuiltTree {
     layers: Vec<(BuildStep, WrittenLayer)>,
 }
 
-impl EnvironmentBuild<'_> {
-    /// Builds the environment and writes its bundle. With `twice` it is built again beside itself first, and the two must
-    /// have the same bytes. `progress` hears of each step.
+impl BuildPlan<'_> {
+    /// Builds the environment and writes its bundle into `file`, which must not exist. Works in a directory beside it,
+    /// `FILE.work`, which needs room for the environment four times. `progress` hears of each step. A refusal or a fault
+    /// leaves neither.
     ///
     /// Errors: `environment.architecture`, `environment.tool`, `environment.lock`, `environment.step`,
-    /// `environment.differs`, `environment.recipe-field`, `image.needs-root`, those of an import and of a bundle.
-    pub fn run(
+    /// `environment.differs`, `environment.recipe-field`, `environment.file`, `image.needs-root`, those of an import and of
+    /// a bundle.
+    pub fn write(
         &self,
-        twice: bool,
+        file: &Path,
+        progress: &mut dyn FnMut(BuildStep),
+    ) -> Result<BuiltEnvironment, ImageError> {
+        let mut name = file.as_os_str().to_owned();
+        name.push(".work");
+        let work = PathBuf::from(name);
+        into_new_file(file, |out| {
+            let unusable = |error: io::Error| refusals::environment_file(work.display(), error);
+            DirBuilder::new()
+                .mode(0o700)
+                .create(&work)
+                .map_err(unusable)?;
+            let build = EnvironmentBuild {
+                plan: self,
+                recipe: self.recipe,
+                work: &work,
+            };
+            let built = build.run(progress, out);
+            // What was built matters more than what could not be removed; its user sees the directory.
+            let _ = fs::remove_dir_all(&work);
+            built
+        })
+    }
+}
+
+impl EnvironmentBuild<'_> {
+    fn run(
+        &self,
         progress: &mut dyn FnMut(BuildStep),
         out: &mut dyn Write,
     ) -> Result<BuiltEnvironment, ImageError> {
@@ -116,7 +165,7 @@ impl EnvironmentBuild<'_> {
         self.check_tools(&std::env::var_os("PATH").unwrap_or_default())?;
         let lock = self.lock()?;
         let built = self.tree("one", &lock, progress)?;
-        if twice {
+        if self.plan.twice {
             let again = self.tree("two", &lock, progress)?;
             same(&built, &again)?;
             remove(&again.root)?;
@@ -147,7 +196,7 @@ impl EnvironmentBuild<'_> {
             images: &images,
             wheels: &lock,
             licences,
-            key: self.key,
+            key: self.plan.key,
         };
         Ok(BuiltEnvironment {
             manifest: store.write_bundle(plan, out)?,
@@ -168,7 +217,7 @@ impl EnvironmentBuild<'_> {
         }
         if self.recipe.wheels.is_some() {
             needed.extend([("unshare", "util-linux"), ("chroot", "coreutils")]);
-            if self.wheels.is_none() {
+            if self.plan.wheels.is_none() {
                 needed.push(("python3", "python3-pip"));
             }
         }
@@ -178,7 +227,7 @@ impl EnvironmentBuild<'_> {
                 return Err(refusals::environment_tool(tool, package).into());
             }
         }
-        if self.recipe.wheels.is_some() && self.wheels.is_none() {
+        if self.recipe.wheels.is_some() && self.plan.wheels.is_none() {
             let asked = Command::new("python3")
                 .args(["-m", "pip", "--version"])
                 .stdin(Stdio::null())
@@ -197,7 +246,7 @@ impl EnvironmentBuild<'_> {
         let Some(wheels) = &self.recipe.wheels else {
             return Ok(Vec::new());
         };
-        let folder = directory(self.folder)?;
+        let folder = directory(self.plan.folder)?;
         let text = text_in(folder.as_fd(), Path::new(&wheels.lock), MAX_RECIPE_BYTES);
         let text = text.ok_or_else(|| refusals::environment_recipe_field("wheels.lock"))?;
         let lock = locked_wheels(&text)?;
@@ -231,7 +280,7 @@ impl EnvironmentBuild<'_> {
             false => {
                 let mut copy = Command::new("cp");
                 copy.arg("-a").arg("--");
-                copy.arg(self.folder.join(&recipe.base.root))
+                copy.arg(self.plan.folder.join(&recipe.base.root))
                     .arg(&tree.root);
                 run(BuildStep::Base, copy)?;
             }
@@ -294,8 +343,8 @@ impl EnvironmentBuild<'_> {
         let place = root.join(WHEELS);
         let making = || format!("make {}", place.display());
         fs::create_dir_all(&place).doing(making)?;
-        let file = self.folder.join(&wheels.lock);
-        match self.wheels {
+        let file = self.plan.folder.join(&wheels.lock);
+        match self.plan.wheels {
             Some(folder) => {
                 for entry in fs::read_dir(folder).doing(making)? {
                     let path = entry.doing(making)?.path();

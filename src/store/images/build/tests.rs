@@ -1,5 +1,6 @@
 //! Builds of a directory that is a root already, without a network, and what is refused before anything is begun.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::sync::atomic::AtomicBool;
 
@@ -39,7 +40,7 @@ fn recipe() -> Recipe {
             executable: false,
         }],
         environment: [("GREETING".to_owned(), "hello".to_owned())].into(),
-        labels: Default::default(),
+        labels: BTreeMap::new(),
         apps: Vec::new(),
         recommended: RecommendedOptions {
             ports: vec![8888],
@@ -76,30 +77,22 @@ fn built(
     folder: &TempDir,
     twice: bool,
 ) -> Result<(BuiltEnvironment, Vec<u8>), ImageError> {
-    let work = tempfile::tempdir().unwrap();
-    let build = EnvironmentBuild {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("tiny.tar");
+    let plan = BuildPlan {
         recipe,
         folder: folder.path(),
         wheels: None,
-        work: work.path(),
         key: None,
+        twice,
     };
-    let mut bytes = Vec::new();
-    build
-        .run(twice, &mut |_| (), &mut bytes)
-        .map(|built| (built, bytes))
-}
-
-/// Whether layers can be unpacked here; says why not.
-fn can_build(test: &str) -> bool {
-    let folder = tempfile::tempdir().unwrap();
-    let store = ImageStore::open(&folder.path().join("images"), ImportLimits::default()).unwrap();
-    can_unpack(test, &store)
+    let built = plan.write(&file, &mut |_| ())?;
+    Ok((built, fs::read(&file).unwrap()))
 }
 
 #[test]
 fn two_builds_of_a_recipe_have_the_same_bytes() {
-    if !can_build("two_builds_of_a_recipe_have_the_same_bytes") {
+    if !can_unpack("two_builds_of_a_recipe_have_the_same_bytes") {
         return;
     }
     let recipe = recipe();
@@ -151,7 +144,7 @@ fn two_builds_of_a_recipe_have_the_same_bytes() {
 
 #[test]
 fn what_cannot_be_built_is_refused_by_name() {
-    if !can_build("what_cannot_be_built_is_refused_by_name") {
+    if !can_unpack("what_cannot_be_built_is_refused_by_name") {
         return;
     }
     let folder = folder();
@@ -167,15 +160,16 @@ fn what_cannot_be_built_is_refused_by_name() {
     let with_lock = |lock: &str| {
         let mut recipe = recipe();
         recipe.wheels = Some(wheels(lock));
-        let work = tempfile::tempdir().unwrap();
-        let build = EnvironmentBuild {
+        let plan = BuildPlan {
             recipe: &recipe,
             folder: folder.path(),
             wheels: Some(folder.path()),
-            work: work.path(),
             key: None,
+            twice: false,
         };
-        let refused = build.run(false, &mut |_| (), &mut Vec::new()).unwrap_err();
+        let place = tempfile::tempdir().unwrap();
+        let refused = plan.write(&place.path().join("x"), &mut |_| ());
+        let refused = refused.unwrap_err();
         refused.code().unwrap_or("fault").to_owned()
     };
     // A lock file without pip cannot install itself.
@@ -203,12 +197,17 @@ fn a_missing_tool_is_named_with_its_package() {
     recipe.base.root.clear();
     recipe.base.suite = "bookworm".into();
     let folder = folder();
-    let build = EnvironmentBuild {
+    let plan = BuildPlan {
         recipe: &recipe,
         folder: folder.path(),
         wheels: None,
-        work: folder.path(),
         key: None,
+        twice: false,
+    };
+    let build = EnvironmentBuild {
+        plan: &plan,
+        recipe: &recipe,
+        work: folder.path(),
     };
     let refused = build.check_tools(folder.path().as_os_str()).unwrap_err();
     assert_eq!(refused.code(), Some("environment.tool"));
@@ -239,4 +238,32 @@ fn two_trees_that_differ_are_told_apart_by_name() {
     let refused = same(&tree("one"), &tree("two")).unwrap_err();
     assert_eq!(refused.code(), Some("environment.differs"));
     assert!(refused.to_string().contains("etc/made"), "{refused}");
+}
+
+#[test]
+fn a_build_that_fails_leaves_neither_file_nor_work() {
+    let (folder, place) = (folder(), tempfile::tempdir().unwrap());
+    let mut recipe = recipe();
+    recipe.architectures = vec!["riscv64".into()];
+    let plan = BuildPlan {
+        recipe: &recipe,
+        folder: folder.path(),
+        wheels: None,
+        key: None,
+        twice: false,
+    };
+    let file = place.path().join("tiny.tar");
+    let refused = plan.write(&file, &mut |_| ()).unwrap_err();
+    assert_eq!(refused.code(), Some("environment.architecture"));
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+    // What another build works on stays, and so does a file that is there.
+    fs::create_dir(place.path().join("tiny.tar.work")).unwrap();
+    let refused = plan.write(&file, &mut |_| ()).unwrap_err();
+    assert_eq!(refused.code(), Some("environment.file"));
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    fs::remove_dir(place.path().join("tiny.tar.work")).unwrap();
+    fs::write(&file, "old").unwrap();
+    let refused = plan.write(&file, &mut |_| ()).unwrap_err();
+    assert_eq!(refused.code(), Some("environment.file"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "old");
 }
