@@ -73,7 +73,7 @@ fn packed(settings: &Settings, words: &PackArguments) -> Result<String, Refusal>
         version,
         about: &words.about,
         images: &images,
-        wheels: &[],
+        others: &[],
         licences,
         key: key.as_ref(),
     };

@@ -48,6 +48,8 @@ pub struct Recipe {
     pub base: RecipeBase,
     #[serde(default)]
     pub wheels: Option<RecipeWheels>,
+    #[serde(default, rename = "archive")]
+    pub archives: Vec<RecipeArchive>,
     #[serde(default, rename = "file")]
     pub files: Vec<RecipeFile>,
     #[serde(default)]
@@ -101,6 +103,22 @@ pub struct RecipeWheels {
     pub python: String,
     /// The lock file, from the recipe's own directory.
     pub lock: String,
+}
+
+/// What comes neither as a Debian package nor as a wheel: a tar file beside the recipe, unpacked.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecipeArchive {
+    /// Name and version for the list of packages.
+    pub name: String,
+    pub version: String,
+    pub licence: String,
+    /// From the recipe's own directory.
+    pub file: String,
+    /// The file with its digest as `sha256sum` writes it, from the recipe's own directory.
+    pub hashes: String,
+    /// Where it is unpacked, such as `/opt/code-server`.
+    pub into: String,
 }
 
 /// A file of the image.
@@ -173,6 +191,18 @@ impl Recipe {
             if !is_place(&wheels.into) || !is_python || !is_own(&wheels.lock) {
                 return Err(wrong("wheels"));
             }
+        }
+        let is_archive = |archive: &RecipeArchive| {
+            is_own(&archive.file)
+                && is_own(&archive.hashes)
+                && is_place(&archive.into)
+                && is_word(&archive.name)
+                && is_word(&archive.version)
+                && archive.licence.len() <= MAX_ABOUT_BYTES
+                && !archive.licence.chars().any(char::is_control)
+        };
+        if self.archives.len() > MAX_RECIPE_WORDS || !self.archives.iter().all(is_archive) {
+            return Err(wrong("archive"));
         }
         let mut paths = BTreeSet::new();
         let is_file =
@@ -308,6 +338,16 @@ fn locked_wheel(line: &str) -> Option<InstalledPackage> {
     })
 }
 
+/// The digest, 64 hexadecimal digits, that a list as `sha256sum` writes it has for a file.
+pub fn listed_digest<'a>(list: &'a str, file: &str) -> Option<&'a str> {
+    list.lines().find_map(|line| {
+        let (hex, name) = line.split_once(' ')?;
+        let name = name.trim_start().trim_start_matches('*');
+        let is_hex = hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit());
+        (is_hex && name == file).then_some(hex)
+    })
+}
+
 /// The licences that a `copyright` file of Debian names, each once; empty where it has another form.
 pub fn debian_licences(copyright: &str) -> BTreeSet<String> {
     let lines = copyright.lines();
@@ -410,6 +450,14 @@ mod tests {
             labels: BTreeMap::new(),
             apps: Vec::new(),
             recommended: RecommendedOptions::default(),
+            archives: vec![RecipeArchive {
+                name: "tool".into(),
+                version: "1.2".into(),
+                licence: "MIT".into(),
+                file: "tool.tar.gz".into(),
+                hashes: "tool.sha256".into(),
+                into: "/opt/tool".into(),
+            }],
         }
     }
 
@@ -417,7 +465,7 @@ mod tests {
     fn a_whole_recipe_passes_and_each_fault_is_named() {
         assert_eq!(recipe().check(), Ok(()));
         type Fault = fn(&mut Recipe);
-        let faults: [(&str, Fault); 19] = [
+        let faults: [(&str, Fault); 21] = [
             ("title", |r| r.title.ko.clear()),
             ("title", |r| r.about = "a\nb".into()),
             ("architectures", |r| r.architectures.clear()),
@@ -441,6 +489,8 @@ mod tests {
             ("wheels", |r| {
                 r.wheels.as_mut().unwrap().python = "2.7".into();
             }),
+            ("archive", |r| r.archives[0].file = "/tool.tar".into()),
+            ("archive", |r| r.archives[0].into = "opt".into()),
             ("file", |r| r.files[0].path = "/etc/../x".into()),
             ("file", |r| r.files.push(r.files[0].clone())),
             ("workdir", |r| r.workdir = "home".into()),
@@ -502,6 +552,19 @@ mod tests {
             assert_eq!(refused.code, "environment.lock", "{text}");
             assert!(refused.text.contains(line), "{}", refused.text);
         }
+    }
+
+    #[test]
+    fn the_digest_of_a_file_is_found_in_a_list() {
+        let hex = "a".repeat(64);
+        let list = format!(
+            "{}  other\n{hex}  tool.tar.gz\n{hex} *bin\n",
+            "b".repeat(64)
+        );
+        assert_eq!(listed_digest(&list, "tool.tar.gz"), Some(hex.as_str()));
+        assert_eq!(listed_digest(&list, "bin"), Some(hex.as_str()));
+        assert_eq!(listed_digest(&list, "tool"), None);
+        assert_eq!(listed_digest("abc  tool", "tool"), None);
     }
 
     #[test]

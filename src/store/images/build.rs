@@ -16,15 +16,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base::signing::SigningKey;
 use rules::environment::{BundleManifest, InstalledPackage, MAX_TEXT_BYTES, debian_packages};
 use rules::recipe::{
-    MAX_RECIPE_BYTES, Recipe, RecipeApps, RecipeWheels, debian_licences, locked_wheels,
-    wheel_licence,
+    MAX_RECIPE_BYTES, Recipe, RecipeApps, RecipeArchive, RecipeWheels, debian_licences,
+    listed_digest, locked_wheels, wheel_licence,
 };
 use rules::refusals;
 use rules::units::Timestamp;
 use serde_json::{Value, json};
 
 use super::archive::Archive;
-use super::digest::Sha256Digest;
+use super::digest::{Hashing, Sha256Digest};
 use super::environment::{BundlePlan, PlannedImage, into_new_file};
 use super::failure::{Doing, ImageError};
 use super::limits::ImportLimits;
@@ -69,6 +69,7 @@ pub enum BuildStep {
     Base,
     Packages,
     Wheels,
+    Archives,
     Files,
     Image,
     Bundle,
@@ -80,6 +81,7 @@ impl fmt::Display for BuildStep {
             Self::Base => "base",
             Self::Packages => "packages",
             Self::Wheels => "wheels",
+            Self::Archives => "archives",
             Self::Files => "files",
             Self::Image => "image",
             Self::Bundle => "bundle",
@@ -184,6 +186,15 @@ impl EnvironmentBuild<'_> {
         let imported = store.import(import, &mut |_| {})?;
         let first = imported.first().ok_or_else(refusals::image_not_found)?;
         progress(BuildStep::Bundle);
+        let archives = self.recipe.archives.iter();
+        let others: Vec<InstalledPackage> = lock
+            .iter()
+            .cloned()
+            .chain(archives.map(|archive| InstalledPackage {
+                name: archive.name.clone(),
+                version: archive.version.clone(),
+            }))
+            .collect();
         let images = [PlannedImage {
             id: first.record.id.clone(),
             reference: self.recipe.reference(),
@@ -194,7 +205,7 @@ impl EnvironmentBuild<'_> {
             version: &self.recipe.version,
             about: &self.recipe.about,
             images: &images,
-            wheels: &lock,
+            others: &others,
             licences,
             key: self.plan.key,
         };
@@ -214,6 +225,9 @@ impl EnvironmentBuild<'_> {
         match self.recipe.base.root.is_empty() {
             true => needed.push(("mmdebstrap", "mmdebstrap")),
             false => needed.push(("cp", "coreutils")),
+        }
+        if !self.recipe.archives.is_empty() {
+            needed.push(("tar", "tar"));
         }
         if self.recipe.wheels.is_some() {
             needed.extend([("unshare", "util-linux"), ("chroot", "coreutils")]);
@@ -298,6 +312,13 @@ impl EnvironmentBuild<'_> {
             progress(BuildStep::Wheels);
             self.install(&tree.root, wheels, lock)?;
             tree.keep(BuildStep::Wheels, recipe.base.epoch)?;
+        }
+        if !recipe.archives.is_empty() {
+            progress(BuildStep::Archives);
+            for archive in &recipe.archives {
+                self.unpack(&tree.root, archive)?;
+            }
+            tree.keep(BuildStep::Archives, recipe.base.epoch)?;
         }
         if !recipe.files.is_empty() {
             progress(BuildStep::Files);
@@ -421,6 +442,35 @@ impl EnvironmentBuild<'_> {
         remove(&place)
     }
 
+    /// Unpacks a tar file that has the digest that its list says. Errors: `environment.archive`, `environment.step`.
+    fn unpack(&self, root: &Path, archive: &RecipeArchive) -> Result<(), ImageError> {
+        let other = || refusals::environment_archive(&archive.file, &archive.hashes);
+        let folder = directory(self.plan.folder)?;
+        let list = text_in(folder.as_fd(), Path::new(&archive.hashes), MAX_RECIPE_BYTES);
+        let list = list.ok_or_else(other)?;
+        let listed = listed_digest(&list, &archive.file).ok_or_else(other)?;
+        let path = self.plan.folder.join(&archive.file);
+        let mut hashing = Hashing::new(File::open(&path).map_err(|_| other())?);
+        io::copy(&mut hashing, &mut io::sink()).doing(|| format!("read {}", path.display()))?;
+        if hashing.finish().0.hex() != listed {
+            return Err(other().into());
+        }
+        let place = root.join(archive.into.trim_start_matches('/'));
+        let making = || format!("make {}", place.display());
+        fs::create_dir_all(&place).doing(making)?;
+        // A link of the tree must not lead the archive out of it.
+        let (whole, top) = (place.canonicalize(), root.canonicalize());
+        if !whole.doing(making)?.starts_with(top.doing(making)?) {
+            return Err(refusals::environment_recipe_field("archive").into());
+        }
+        let mut unpack = Command::new("tar");
+        unpack
+            .args(["--extract", "--no-same-owner", "--directory"])
+            .arg(&place);
+        unpack.arg("--file").arg(&path);
+        run(BuildStep::Archives, unpack)
+    }
+
     /// A program of the tree, without a network and with few variables.
     fn inside(&self, root: &Path) -> Command {
         let mut command = Command::new("unshare");
@@ -484,6 +534,10 @@ impl EnvironmentBuild<'_> {
                 };
                 lines.push(format!("{}: {named}", name.replacen('-', " ", 1)));
             }
+        }
+        for archive in &self.recipe.archives {
+            let (name, version) = (&archive.name, &archive.version);
+            lines.push(format!("{name} {version}: {}", archive.licence));
         }
         let most = usize::try_from(MAX_TEXT_BYTES).unwrap_or(usize::MAX);
         let mut text = String::new();

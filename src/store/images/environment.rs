@@ -304,8 +304,8 @@ pub struct BundlePlan<'a> {
     pub version: &'a str,
     pub about: &'a str,
     pub images: &'a [PlannedImage],
-    /// Python packages of the images, which no file of Debian lists.
-    pub wheels: &'a [InstalledPackage],
+    /// Packages of the images that Debian's own list does not name.
+    pub others: &'a [InstalledPackage],
     pub licences: String,
     /// None: it is not signed.
     pub key: Option<&'a SigningKey>,
@@ -412,7 +412,7 @@ impl ImageStore {
             let (config, descriptor) = self.plan_image(image, &mut blobs)?;
             index.push(descriptor);
             let mut listed = self.packages(&image.id)?;
-            listed.extend(plan.wheels.iter().cloned());
+            listed.extend(plan.others.iter().cloned());
             packages.push((image.reference.as_str(), config.clone(), listed));
             images.push(BundleImage {
                 reference: image.reference.clone(),

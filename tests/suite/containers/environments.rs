@@ -110,7 +110,7 @@ async fn an_image_of_a_bundle_starts() {
         version: "1.0",
         about: "",
         images: &images,
-        wheels: &[],
+        others: &[],
         licences: String::new(),
         key: None,
     };

@@ -43,7 +43,7 @@ async fn packed(content: &str, version: &str, key: Option<&SigningKey>) -> Vec<u
         version,
         about: "A tiny one",
         images: &planned,
-        wheels: &[],
+        others: &[],
         licences: "MIT".to_owned(),
         key,
     };

@@ -46,6 +46,7 @@ fn recipe() -> Recipe {
             ports: vec![8888],
             ..RecommendedOptions::default()
         },
+        archives: Vec::new(),
     }
 }
 
@@ -176,7 +177,17 @@ fn what_cannot_be_built_is_refused_by_name() {
     assert_eq!(with_lock("own.lock"), "environment.recipe-field");
     assert_eq!(with_lock("none.lock"), "environment.recipe-field");
     assert_eq!(with_lock("bad.lock"), "environment.lock");
-    let faults: [(&str, Fault); 3] = [
+    let faults: [(&str, Fault); 4] = [
+        ("environment.archive", |r| {
+            r.archives.push(RecipeArchive {
+                name: "tool".into(),
+                version: "1".into(),
+                licence: "MIT".into(),
+                file: "own.lock".into(),
+                hashes: "bad.lock".into(),
+                into: "/opt/tool".into(),
+            });
+        }),
         ("environment.architecture", |r| {
             r.architectures = vec!["riscv64".into()];
         }),
@@ -189,6 +200,43 @@ fn what_cannot_be_built_is_refused_by_name() {
         let refused = built(&faulty, &folder, false).unwrap_err();
         assert_eq!(refused.code(), Some(code));
     }
+}
+
+#[test]
+fn an_archive_of_the_listed_digest_is_unpacked() {
+    if !can_unpack("an_archive_of_the_listed_digest_is_unpacked") {
+        return;
+    }
+    let folder = folder();
+    let archive = super::super::samples::Tar::default()
+        .file("bin/editor", b"run")
+        .end();
+    let digest = Sha256Digest::of(&archive);
+    fs::write(folder.path().join("editor.tar"), &archive).unwrap();
+    let list = format!("{}  editor.tar\n", digest.hex());
+    fs::write(folder.path().join("editor.sha256"), list).unwrap();
+    let mut recipe = recipe();
+    recipe.archives.push(RecipeArchive {
+        name: "editor".into(),
+        version: "4.1".into(),
+        licence: "MIT".into(),
+        file: "editor.tar".into(),
+        hashes: "editor.sha256".into(),
+        into: "/opt/editor".into(),
+    });
+    let (built, bytes) = built(&recipe, &folder, true).unwrap();
+    assert_eq!(built.layers[1].0, BuildStep::Archives);
+    let text = String::from_utf8_lossy(&bytes);
+    assert!(text.contains("opt/editor/bin/editor"));
+    assert!(text.contains("editor 4.1: MIT"));
+    fs::write(folder.path().join("editor.tar"), b"other").unwrap();
+    let refused = self::built(&recipe, &folder, false).unwrap_err();
+    assert_eq!(refused.code(), Some("environment.archive"));
+    // A link of the tree that leads out of it is not followed.
+    fs::write(folder.path().join("editor.tar"), &archive).unwrap();
+    symlink(folder.path(), folder.path().join("root/opt")).unwrap();
+    let refused = self::built(&recipe, &folder, false).unwrap_err();
+    assert_eq!(refused.code(), Some("environment.recipe-field"));
 }
 
 #[test]
