@@ -28,7 +28,7 @@ use super::digest::{Hashing, Sha256Digest};
 use super::environment::{BundlePlan, PlannedImage, into_new_file};
 use super::failure::{Doing, ImageError};
 use super::limits::ImportLimits;
-use super::tree::{TreeSnapshot, WrittenLayer, text_in, write_in};
+use super::tree::{TreeSnapshot, WrittenLayer, directory_in, text_in, write_in};
 use super::{ArchiveImport, ImageStore, lower};
 
 /// Names of files that a refusal lists. More: a message that no person reads.
@@ -455,13 +455,16 @@ impl EnvironmentBuild<'_> {
         if hashing.finish().0.hex() != listed {
             return Err(other().into());
         }
-        let place = root.join(archive.into.trim_start_matches('/'));
-        let making = || format!("make {}", place.display());
-        fs::create_dir_all(&place).doing(making)?;
         // A link of the tree must not lead the archive out of it.
-        let (whole, top) = (place.canonicalize(), root.canonicalize());
-        if !whole.doing(making)?.starts_with(top.doing(making)?) {
-            return Err(refusals::environment_recipe_field("archive").into());
+        let outside = || refusals::environment_recipe_field("archive");
+        directory_in(directory(root)?.as_fd(), &archive.into).map_err(|_| outside())?;
+        let place = root.join(archive.into.trim_start_matches('/'));
+        let place = place.canonicalize().map_err(|_| outside())?;
+        let top = root
+            .canonicalize()
+            .doing(|| format!("find {}", root.display()))?;
+        if !place.starts_with(top) {
+            return Err(outside().into());
         }
         let mut unpack = Command::new("tar");
         unpack

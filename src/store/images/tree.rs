@@ -394,7 +394,30 @@ pub fn text_in(root: BorrowedFd<'_>, path: &Path, most: u64) -> Option<String> {
     fits.then(|| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Writes a file of a tree, in place of one that is there, with the directories above it; links of the tree lead nowhere out of it.
+/// Makes a directory of a tree with those above it, and opens it; links of the tree lead nowhere out of it.
+///
+/// Errors: faults.
+pub fn directory_in(root: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, ImageError> {
+    let making = || format!("make {}", shown(path.as_bytes()));
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut last =
+        rustix::io::fcntl_dupfd_cloexec(root, 3).doing(|| "keep a directory open".into())?;
+    let mut so_far = String::from(".");
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        so_far.push('/');
+        so_far.push_str(part);
+        match rustix::fs::mkdirat(&last, part, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error).doing(making),
+        }
+        let next = rustix::fs::openat2(root, so_far.as_str(), flags, Mode::empty(), resolve);
+        last = next.doing(making)?;
+    }
+    Ok(last)
+}
+
+/// Writes a file of a tree, in place of one that is there, with the directories above it.
 ///
 /// Errors: faults.
 pub fn write_in(
@@ -404,23 +427,8 @@ pub fn write_in(
     is_executable: bool,
 ) -> Result<(), ImageError> {
     let writing = || format!("write {}", shown(path.as_bytes()));
-    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
-    let mut parent =
-        rustix::io::fcntl_dupfd_cloexec(root, 3).doing(|| "keep a directory open".into())?;
-    let mut so_far = String::from(".");
-    for part in above.split('/').filter(|part| !part.is_empty()) {
-        so_far.push('/');
-        so_far.push_str(part);
-        let made = rustix::fs::mkdirat(&parent, part, Mode::from_raw_mode(0o755));
-        match made {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(error).doing(writing),
-        }
-        let next = rustix::fs::openat2(root, so_far.as_str(), directory, Mode::empty(), resolve);
-        parent = next.doing(writing)?;
-    }
+    let parent = directory_in(root, above)?;
     match rustix::fs::unlinkat(&parent, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(error) => return Err(error).doing(writing),

@@ -237,6 +237,7 @@ fn an_archive_of_the_listed_digest_is_unpacked() {
     symlink(folder.path(), folder.path().join("root/opt")).unwrap();
     let refused = self::built(&recipe, &folder, false).unwrap_err();
     assert_eq!(refused.code(), Some("environment.recipe-field"));
+    assert!(!folder.path().join("editor").exists());
 }
 
 #[test]
