@@ -465,7 +465,7 @@ mod tests {
     fn a_whole_recipe_passes_and_each_fault_is_named() {
         assert_eq!(recipe().check(), Ok(()));
         type Fault = fn(&mut Recipe);
-        let faults: [(&str, Fault); 21] = [
+        let faults: [(&str, Fault); 23] = [
             ("title", |r| r.title.ko.clear()),
             ("title", |r| r.about = "a\nb".into()),
             ("architectures", |r| r.architectures.clear()),
@@ -483,6 +483,12 @@ mod tests {
             }),
             ("base.packages", |r| r.base.packages[0] = "-x".into()),
             ("packages", |r| r.packages[0] = "a,b".into()),
+            ("packages", |r| {
+                r.packages = vec!["a".into(); MAX_RECIPE_WORDS + 1];
+            }),
+            ("command", |r| {
+                r.command = vec!["a".repeat(MAX_RECIPE_TEXT + 1)];
+            }),
             ("wheels", |r| {
                 r.wheels.as_mut().unwrap().lock = "../x".into();
             }),
