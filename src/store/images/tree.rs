@@ -25,14 +25,13 @@ const MAX_TREE_ENTRIES: usize = 1_000_000;
 /// Directories above a file.
 const MAX_TREE_DEPTH: usize = 256;
 /// Directories whose contents are of one run or one machine; they stay, empty.
-const EMPTIED: [&str; 13] = [
+const EMPTIED: [&str; 12] = [
     "dev",
     "proc",
     "run",
     "sys",
     "tmp",
     "var/cache/apt",
-    "var/cache/debconf",
     "var/cache/fontconfig",
     "var/cache/ldconfig",
     "var/lib/apt/lists",
@@ -139,9 +138,10 @@ impl TreeSnapshot {
         named.map(|name| shown(name)).collect()
     }
 
-    /// Names that a layer from `before` to this tree lists, with the directories above them.
-    fn listed(&self, before: &Self) -> BTreeSet<&[u8]> {
-        let mut listed = BTreeSet::new();
+    /// Names that a layer from `before` to this tree lists, with the directories above them, in the order of the walk: a
+    /// file stands before its further names.
+    fn listed(&self, before: &Self) -> Vec<&[u8]> {
+        let mut listed: BTreeSet<&[u8]> = BTreeSet::new();
         for (name, entry) in &self.entries {
             if before.entries.get(name) == Some(entry) {
                 continue;
@@ -156,6 +156,13 @@ impl TreeSnapshot {
                 }
             }
         }
+        let mut listed: Vec<&[u8]> = listed.into_iter().collect();
+        // What lies below a directory comes before its next neighbour: `a`, `a/b`, `a-b`.
+        let slash_first = |byte: &u8| if *byte == b'/' { 0 } else { *byte };
+        listed.sort_by(|one, other| {
+            let (one, other) = (one.iter().map(slash_first), other.iter().map(slash_first));
+            one.cmp(other)
+        });
         listed
     }
 
