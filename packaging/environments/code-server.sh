@@ -27,6 +27,8 @@ export PATH npm_config_nodedir="$nodejs" npm_config_cache="$work/cache" npm_conf
 npm="$nodejs/lib/node_modules/npm/bin/npm-cli.js"
 node "$npm" install --global --prefix top --omit=dev --no-audit --no-fund "code-server@$version"
 rm top/bin/code-server
+# What the compiler left beside the modules that it made.
+find top -type d -name obj.target -prune -exec rm -r {} +
 
 cat >top/bin/code-server <<'PROGRAM'
 #!/bin/sh
