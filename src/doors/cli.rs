@@ -15,7 +15,7 @@ mod certificates;
 mod client;
 mod columns;
 mod courses;
-mod environments;
+pub(crate) mod environments;
 mod error;
 mod events;
 mod explain;

@@ -9,10 +9,7 @@ use base::key_files::{self, signing_key, text_of};
 use base::observe::chain;
 use base::recipe_files;
 use base::settings::Settings;
-use base::signing::SigningKey;
-use rules::environment::{
-    BundleManifest, MAX_TEXT_BYTES, RecommendedOptions, check_name, check_version,
-};
+use rules::environment::{MAX_TEXT_BYTES, RecommendedOptions, check_name, check_version};
 use rules::recipe::MAX_RECIPE_BYTES;
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -24,6 +21,7 @@ use store::images::failure::ImageError;
 use store::images::limits::ImportLimits;
 
 use crate::doors::cli::args::{BuildArguments, Global, PackArguments};
+use crate::doors::cli::environments::bundle_line;
 use crate::doors::cli::refused::refused_with;
 
 /// Writes a bundle, or says why not; a file that was begun is removed again.
@@ -79,7 +77,8 @@ fn packed(settings: &Settings, words: &PackArguments) -> Result<String, Refusal>
     };
     let written = into_new_file(&words.file, |out| store.write_bundle(plan, out));
     let manifest = written.map_err(refusal)?;
-    Ok(line(&words.file, &manifest, key.as_ref()))
+    let signer = key.map(|key| key.public().text());
+    Ok(bundle_line(&words.file, &manifest, signer))
 }
 
 /// Builds the bundle of a recipe, or says why not; nothing of it stays where it fails.
@@ -101,20 +100,9 @@ fn built(words: &BuildArguments) -> Result<String, Refusal> {
     };
     let built = plan.write(&words.file, &mut |step| eprintln!("{step}"));
     let built = built.map_err(refusal)?;
-    let last = line(&words.file, &built.manifest, key.as_ref());
+    let signer = key.map(|key| key.public().text());
+    let last = bundle_line(&words.file, &built.manifest, signer);
     Ok(format!("{built}{last}"))
-}
-
-fn line(file: &Path, manifest: &BundleManifest, key: Option<&SigningKey>) -> String {
-    let signer = key.map(|key| format!("signed by {}", key.public().text()));
-    format!(
-        "{}  {} {}, images: {}, {}",
-        file.display(),
-        manifest.name,
-        manifest.version,
-        manifest.images.len(),
-        signer.as_deref().unwrap_or("not signed")
-    )
 }
 
 /// A fault is said with its whole chain: there is no log to look into.

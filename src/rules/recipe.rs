@@ -20,7 +20,7 @@ pub const MAX_RECIPE_WORDS: usize = 500;
 /// Bytes of one package, mirror, path, variable or label.
 pub const MAX_RECIPE_TEXT: usize = 4096;
 /// What stands before the digest of a wheel in a lock file.
-const HASH: &str = "--hash=sha256:";
+pub const HASH: &str = "--hash=sha256:";
 /// Where a snapshot of Debian is kept.
 const SNAPSHOTS: &str = "http://snapshot.debian.org/archive/debian";
 
@@ -172,7 +172,9 @@ impl Recipe {
         }
         let is_mirror = |mirror: &String| {
             let known = ["http://", "https://", "file:/", "copy:/"];
-            known.iter().any(|scheme| mirror.starts_with(scheme)) && is_plain(mirror)
+            // A password of a mirror would stand in the image's own list of sources.
+            let is_open = !mirror.contains('@');
+            is_open && known.iter().any(|scheme| mirror.starts_with(scheme)) && is_plain(mirror)
         };
         if !fits(&base.mirrors, is_mirror) {
             return Err(wrong("base.mirrors"));
@@ -465,7 +467,7 @@ mod tests {
     fn a_whole_recipe_passes_and_each_fault_is_named() {
         assert_eq!(recipe().check(), Ok(()));
         type Fault = fn(&mut Recipe);
-        let faults: [(&str, Fault); 23] = [
+        let faults: [(&str, Fault); 24] = [
             ("title", |r| r.title.ko.clear()),
             ("title", |r| r.about = "a\nb".into()),
             ("architectures", |r| r.architectures.clear()),
@@ -480,6 +482,9 @@ mod tests {
             }),
             ("base.mirrors", |r| {
                 r.base.mirrors = vec!["http://a b".into()];
+            }),
+            ("base.mirrors", |r| {
+                r.base.mirrors = vec!["http://me:secret@one/debian".into()];
             }),
             ("base.packages", |r| r.base.packages[0] = "-x".into()),
             ("packages", |r| r.packages[0] = "a,b".into()),

@@ -16,11 +16,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base::signing::SigningKey;
 use rules::environment::{BundleManifest, InstalledPackage, MAX_TEXT_BYTES, debian_packages};
 use rules::recipe::{
-    MAX_RECIPE_BYTES, Recipe, RecipeApps, RecipeArchive, RecipeWheels, debian_licences,
+    HASH, MAX_RECIPE_BYTES, Recipe, RecipeApps, RecipeArchive, RecipeWheels, debian_licences,
     listed_digest, locked_wheels, wheel_licence,
 };
 use rules::refusals;
 use rules::units::Timestamp;
+use rustix::fs::Mode;
 use serde_json::{Value, json};
 
 use super::archive::Archive;
@@ -38,6 +39,16 @@ const MAX_STATUS_BYTES: u64 = 32 << 20;
 const MAX_COPYRIGHT_BYTES: u64 = 1 << 20;
 /// Where wheels lie while they are installed; it is in no layer.
 const WHEELS: &str = "tmp/wheels";
+/// Variables of who builds that Debian's own programs get.
+const KEPT_VARIABLES: [&str; 7] = [
+    "PATH",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+];
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The oldest and the newest GNU C library whose wheels are taken: that of the recipes' own suites.
 const C_LIBRARIES: std::ops::RangeInclusive<u32> = 5..=36;
@@ -107,6 +118,13 @@ impl fmt::Display for BuiltEnvironment {
     }
 }
 
+/// A lock file as it was read once: what is installed is what was checked.
+#[derive(Default)]
+struct BuildLock {
+    text: String,
+    wheels: Vec<InstalledPackage>,
+}
+
 /// A tree and the layers that it came to be by.
 struct BuiltTree {
     root: PathBuf,
@@ -166,6 +184,8 @@ impl EnvironmentBuild<'_> {
         store.can_unpack()?;
         self.check_tools(&std::env::var_os("PATH").unwrap_or_default())?;
         let lock = self.lock()?;
+        // The mask of who builds decides nothing: programs of a build make files as those of a Debian do.
+        rustix::process::umask(Mode::from_raw_mode(0o022));
         let built = self.tree("one", &lock, progress)?;
         if self.plan.twice {
             let again = self.tree("two", &lock, progress)?;
@@ -188,6 +208,7 @@ impl EnvironmentBuild<'_> {
         progress(BuildStep::Bundle);
         let archives = self.recipe.archives.iter();
         let others: Vec<InstalledPackage> = lock
+            .wheels
             .iter()
             .cloned()
             .chain(archives.map(|archive| InstalledPackage {
@@ -223,11 +244,11 @@ impl EnvironmentBuild<'_> {
     fn check_tools(&self, path: &OsStr) -> Result<(), ImageError> {
         let mut needed = Vec::new();
         match self.recipe.base.root.is_empty() {
-            true => needed.push(("mmdebstrap", "mmdebstrap")),
+            true => needed.extend([("mmdebstrap", "mmdebstrap"), ("unshare", "util-linux")]),
             false => needed.push(("cp", "coreutils")),
         }
         if !self.recipe.archives.is_empty() {
-            needed.push(("tar", "tar"));
+            needed.extend([("tar", "tar"), ("cp", "coreutils")]);
         }
         if self.recipe.wheels.is_some() {
             needed.extend([("unshare", "util-linux"), ("chroot", "coreutils")]);
@@ -243,7 +264,7 @@ impl EnvironmentBuild<'_> {
         }
         if self.recipe.wheels.is_some() && self.plan.wheels.is_none() {
             let asked = Command::new("python3")
-                .args(["-m", "pip", "--version"])
+                .args(["-I", "-m", "pip", "--version"])
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
@@ -256,16 +277,19 @@ impl EnvironmentBuild<'_> {
     }
 
     /// The wheels of the lock file; none where the recipe has none. Errors: `environment.lock`, `environment.recipe-field`.
-    fn lock(&self) -> Result<Vec<InstalledPackage>, ImageError> {
+    fn lock(&self) -> Result<BuildLock, ImageError> {
         let Some(wheels) = &self.recipe.wheels else {
-            return Ok(Vec::new());
+            return Ok(BuildLock::default());
         };
         let folder = directory(self.plan.folder)?;
         let text = text_in(folder.as_fd(), Path::new(&wheels.lock), MAX_RECIPE_BYTES);
         let text = text.ok_or_else(|| refusals::environment_recipe_field("wheels.lock"))?;
-        let lock = locked_wheels(&text)?;
+        let lock = BuildLock {
+            wheels: locked_wheels(&text)?,
+            text,
+        };
         // The one that installs all of them comes out of the lock file as well.
-        match lock.iter().any(|wheel| wheel.name == "pip") {
+        match lock.wheels.iter().any(|wheel| wheel.name == "pip") {
             true => Ok(lock),
             false => Err(refusals::environment_recipe_field("wheels.lock").into()),
         }
@@ -275,7 +299,7 @@ impl EnvironmentBuild<'_> {
     fn tree(
         &self,
         name: &str,
-        lock: &[InstalledPackage],
+        lock: &BuildLock,
         progress: &mut dyn FnMut(BuildStep),
     ) -> Result<BuiltTree, ImageError> {
         let place = self.work.join(name);
@@ -334,7 +358,10 @@ impl EnvironmentBuild<'_> {
     /// Makes a Debian of these packages and what they depend on.
     fn debian(&self, step: BuildStep, root: &Path, packages: &[String]) -> Result<(), ImageError> {
         let base = &self.recipe.base;
-        let mut make = Command::new("mmdebstrap");
+        // What it mounts into the tree ends with it, also where it is killed: a removal of the tree never meets the
+        // machine's own devices.
+        let mut make = Command::new("unshare");
+        make.args(["--mount", "mmdebstrap"]);
         make.args(["--mode=root", "--variant=minbase", "--format=directory"])
             .args(["--quiet", "--skip=output/dev"])
             .arg(format!("--architectures={}", architecture()))
@@ -349,6 +376,13 @@ impl EnvironmentBuild<'_> {
             make.arg(format!("--include={}", packages.join(",")));
         }
         make.arg(&base.suite).arg(root).args(base.sources());
+        // Scripts of packages see no variable of who builds but those of proxies.
+        make.env_clear().env("HOME", "/root");
+        for name in KEPT_VARIABLES {
+            if let Some(value) = std::env::var_os(name) {
+                make.env(name, value);
+            }
+        }
         self.settle(&mut make);
         run(step, make)
     }
@@ -358,28 +392,36 @@ impl EnvironmentBuild<'_> {
         &self,
         root: &Path,
         wheels: &RecipeWheels,
-        lock: &[InstalledPackage],
+        lock: &BuildLock,
     ) -> Result<(), ImageError> {
         let step = BuildStep::Wheels;
-        let place = root.join(WHEELS);
+        let outside = || refusals::environment_recipe_field("wheels");
+        let place = place_in(root, WHEELS)?.ok_or_else(outside)?;
         let making = || format!("make {}", place.display());
-        fs::create_dir_all(&place).doing(making)?;
-        let file = self.plan.folder.join(&wheels.lock);
+        let file = place.join("lock");
+        fs::write(&file, &lock.text).doing(making)?;
         match self.plan.wheels {
             Some(folder) => {
+                let listed = lock.text.to_ascii_lowercase();
                 for entry in fs::read_dir(folder).doing(making)? {
                     let path = entry.doing(making)?.path();
                     if let (Some("whl"), Some(name)) = (
                         path.extension().and_then(|end| end.to_str()),
                         path.file_name(),
                     ) {
-                        fs::copy(&path, place.join(name)).doing(making)?;
+                        let copied = place.join(name);
+                        let hex = copy(&path, &copied)?;
+                        // pip is run before it can look at itself, so what the lock file does not list stays out.
+                        if !listed.contains(&format!("{HASH}{hex}")) {
+                            fs::remove_file(&copied).doing(making)?;
+                        }
                     }
                 }
             }
             None => {
                 let mut fetch = Command::new("python3");
-                fetch.args(["-m", "pip", "download", "--quiet", "--no-deps"]);
+                // `-I`: no module of the directory that root happens to stand in is run.
+                fetch.args(["-I", "-m", "pip", "download", "--quiet", "--no-deps"]);
                 fetch.args(["--require-hashes", "--only-binary=:all:", "--no-cache-dir"]);
                 fetch.args(["--implementation", "cp", "--python-version", &wheels.python]);
                 let abi = format!("cp{}", wheels.python.replace('.', ""));
@@ -397,8 +439,7 @@ impl EnvironmentBuild<'_> {
                 run(step, fetch)?;
             }
         }
-        fs::copy(&file, place.join("lock")).doing(making)?;
-        let pip = lock.iter().find(|wheel| wheel.name == "pip");
+        let pip = lock.wheels.iter().find(|wheel| wheel.name == "pip");
         let pip = pip.map_or("", |wheel| wheel.version.as_str());
         let python = format!("{}/bin/python", wheels.into);
         let mut make = self.inside(root);
@@ -433,7 +474,7 @@ impl EnvironmentBuild<'_> {
         let mut compile = self.inside(root);
         compile
             .arg(&python)
-            .args(["-m", "compileall", "-q", "-j1"])
+            .args(["-S", "-m", "compileall", "-q", "-j1"])
             .arg("--invalidation-mode=unchecked-hash")
             .arg(format!("{}/lib", wheels.into));
         compile.stdin(Stdio::null()).stdout(Stdio::null());
@@ -449,29 +490,33 @@ impl EnvironmentBuild<'_> {
         let list = text_in(folder.as_fd(), Path::new(&archive.hashes), MAX_RECIPE_BYTES);
         let list = list.ok_or_else(other)?;
         let listed = listed_digest(&list, &archive.file).ok_or_else(other)?;
+        // What is unpacked is what was hashed, also where another user writes beside the recipe.
+        let (file, unpacked) = (self.work.join("archive"), self.work.join("unpacked"));
         let path = self.plan.folder.join(&archive.file);
-        let mut hashing = Hashing::new(File::open(&path).map_err(|_| other())?);
-        io::copy(&mut hashing, &mut io::sink()).doing(|| format!("read {}", path.display()))?;
-        if hashing.finish().0.hex() != listed {
+        if !path.is_file() || copy(&path, &file)? != listed.to_ascii_lowercase() {
             return Err(other().into());
         }
-        // A link of the tree must not lead the archive out of it.
+        // A link of the tree must not lead the archive out of it: tar unpacks into an empty directory, where it holds its own
+        // links back, and cp puts no directory behind a link and writes through none.
         let outside = || refusals::environment_recipe_field("archive");
-        directory_in(directory(root)?.as_fd(), &archive.into).map_err(|_| outside())?;
-        let place = root.join(archive.into.trim_start_matches('/'));
-        let place = place.canonicalize().map_err(|_| outside())?;
-        let top = root
-            .canonicalize()
-            .doing(|| format!("find {}", root.display()))?;
-        if !place.starts_with(top) {
-            return Err(outside().into());
-        }
+        let place = place_in(root, &archive.into)?.ok_or_else(outside)?;
+        let making = || format!("make {}", unpacked.display());
+        fs::create_dir(&unpacked).doing(making)?;
+        let as_there = fs::metadata(&place).doing(making)?.permissions();
+        fs::set_permissions(&unpacked, as_there).doing(making)?;
         let mut unpack = Command::new("tar");
         unpack
             .args(["--extract", "--no-same-owner", "--directory"])
+            .arg(&unpacked);
+        unpack.arg("--file").arg(&file);
+        run(BuildStep::Archives, unpack)?;
+        let mut put = Command::new("cp");
+        put.args(["-a", "--remove-destination", "--"])
+            .arg(unpacked.join("."))
             .arg(&place);
-        unpack.arg("--file").arg(&path);
-        run(BuildStep::Archives, unpack)
+        run(BuildStep::Archives, put)?;
+        fs::remove_file(&file).doing(|| format!("remove {}", file.display()))?;
+        remove(&unpacked)
     }
 
     /// A program of the tree, without a network and with few variables.
@@ -703,6 +748,27 @@ fn run(step: BuildStep, mut command: Command) -> Result<(), ImageError> {
         true => Ok(()),
         false => Err(failed(&status)),
     }
+}
+
+/// A directory of a tree, made where it is not there; None where a link of the tree leads to another one.
+fn place_in(root: &Path, path: &str) -> Result<Option<PathBuf>, ImageError> {
+    if directory_in(directory(root)?.as_fd(), path).is_err() {
+        return Ok(None);
+    }
+    let finding = || format!("find {}", root.display());
+    let top = root.canonicalize().doing(finding)?;
+    let place = root.join(path.trim_start_matches('/')).canonicalize();
+    let place = place.ok().filter(|place| place.starts_with(&top));
+    Ok(place)
+}
+
+/// Copies a file, and gives the SHA-256 of the copy in hexadecimal digits.
+fn copy(from: &Path, to: &Path) -> Result<String, ImageError> {
+    let copying = || format!("copy {}", from.display());
+    let mut hashing = Hashing::new(File::open(from).doing(copying)?);
+    let mut out = File::create(to).doing(copying)?;
+    io::copy(&mut hashing, &mut out).doing(copying)?;
+    Ok(hashing.finish().0.hex().to_owned())
 }
 
 fn directory(path: &Path) -> Result<OwnedFd, ImageError> {

@@ -52,6 +52,9 @@ const LEFT_OUT: [&str; 9] = [
     "var/lib/systemd/random-seed",
 ];
 
+/// Keys that the SSH server of Debian draws while it is installed: all sessions of an image would have the same.
+const HOST_KEYS: &[u8] = b"etc/ssh/ssh_host_";
+
 /// What stands at one name of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct TreeEntry {
@@ -103,7 +106,8 @@ impl TreeSnapshot {
             let parent = level.directory.as_fd();
             path.push(name);
             let full = path.join(&b'/');
-            let is_kept = !LEFT_OUT.iter().any(|one| one.as_bytes() == full);
+            let is_kept =
+                !LEFT_OUT.iter().any(|one| one.as_bytes() == full) && !full.starts_with(HOST_KEYS);
             let entry = match is_kept {
                 true => TreeEntry::of(parent, &full, &path, &mut first_names)?,
                 false => None,
@@ -414,12 +418,18 @@ pub fn directory_in(root: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, ImageEr
     for part in path.split('/').filter(|part| !part.is_empty()) {
         so_far.push('/');
         so_far.push_str(part);
-        match rustix::fs::mkdirat(&last, part, Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(Errno::EXIST) => {}
+        let mode = Mode::from_raw_mode(0o755);
+        let is_new = match rustix::fs::mkdirat(&last, part, mode) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
             Err(error) => return Err(error).doing(making),
-        }
+        };
         let next = rustix::fs::openat2(root, so_far.as_str(), flags, Mode::empty(), resolve);
         last = next.doing(making)?;
+        if is_new {
+            // The mask of who builds decides nothing.
+            rustix::fs::fchmod(&last, mode).doing(making)?;
+        }
     }
     Ok(last)
 }

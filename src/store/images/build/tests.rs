@@ -239,6 +239,14 @@ fn an_archive_of_the_listed_digest_is_unpacked() {
     let refused = self::built(&recipe, &folder, false).unwrap_err();
     assert_eq!(refused.code(), Some("environment.recipe-field"));
     assert!(!folder.path().join("editor").exists());
+    // Neither is one below the place.
+    let outside = tempfile::tempdir().unwrap();
+    fs::remove_file(folder.path().join("root/opt")).unwrap();
+    fs::create_dir_all(folder.path().join("root/opt/editor")).unwrap();
+    symlink(outside.path(), folder.path().join("root/opt/editor/bin")).unwrap();
+    let refused = self::built(&recipe, &folder, false).unwrap_err();
+    assert_eq!(refused.code(), Some("environment.step"));
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -262,7 +270,9 @@ fn a_missing_tool_is_named_with_its_package() {
     let refused = build.check_tools(folder.path().as_os_str()).unwrap_err();
     assert_eq!(refused.code(), Some("environment.tool"));
     assert!(refused.to_string().contains("mmdebstrap"), "{refused}");
-    fs::write(folder.path().join("mmdebstrap"), "").unwrap();
+    for tool in ["mmdebstrap", "unshare"] {
+        fs::write(folder.path().join(tool), "").unwrap();
+    }
     assert!(build.check_tools(folder.path().as_os_str()).is_ok());
 }
 
