@@ -522,7 +522,11 @@ impl EnvironmentBuild<'_> {
     /// A program of the tree, without a network and with few variables.
     fn inside(&self, root: &Path) -> Command {
         let mut command = Command::new("unshare");
-        command.arg("--net").arg("chroot").arg(root);
+        // With processes of its own, so that none is left when it ends and none of the machine is met.
+        command
+            .args(["--net", "--mount", "--pid", "--fork", "--kill-child"])
+            .arg("chroot")
+            .arg(root);
         let path = std::env::var_os("PATH").unwrap_or_default();
         command
             .env_clear()

@@ -1,6 +1,6 @@
 //! Layers of a directory tree that a build makes: what one step added to the tree, as an archive in the form of OCI layers.
 //! The same trees give the same bytes on every day and machine: names in the order of their bytes, no time after a given
-//! one, no cache, log or name of the machine. Follows no link, changes nothing, runs nothing.
+//! one, no cache, log or name of the machine. Follows no link out of a tree, runs nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
