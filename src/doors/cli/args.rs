@@ -906,7 +906,7 @@ pub enum EnvironmentCommand {
     /// Build a bundle of Debian packages and Python wheels, as a recipe says
     ///
     /// Needs root, mmdebstrap, and pip where the recipe has wheels; no container engine. Works in FILE.work, with room for the
-    /// environment four times.
+    /// environment four times. A build that is interrupted leaves FILE and FILE.work: remove them.
     #[command(after_help = "Example:\n  \
         fardel environment build jupyter.toml --out jupyter-1.0.tar --key lab.key --twice")]
     Build(BuildArguments),
