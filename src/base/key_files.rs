@@ -1,7 +1,7 @@
-//! Writes the files of a key that signs environment bundles. Never overwrites one, and reads none.
+//! Writes and reads the files of a key that signs environment bundles, and small texts beside them. Never overwrites one.
 
-use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -9,6 +9,9 @@ use rules::refusal::Refusal;
 use rules::refusals;
 
 use crate::signing::SigningKey;
+
+/// Bytes of a file with a secret key: a line of base64.
+const MAX_SECRET_BYTES: u64 = 4 << 10;
 
 /// Draws a key into `file`, for its owner alone, and its public half into `file.pub`, each new; gives the line of the public
 /// half: a name, that of the file, and the key in base64.
@@ -31,6 +34,23 @@ pub fn draw_into(file: &Path) -> Result<String, Refusal> {
         return Err(refusals::environment_file(name.display(), error));
     }
     Ok(public.trim_end().to_owned())
+}
+
+/// The key that a file holds. Errors: `environment.file`, `environment.key`.
+pub fn signing_key(path: &Path) -> Result<SigningKey, Refusal> {
+    let key = SigningKey::parse(&text_of(path, MAX_SECRET_BYTES)?);
+    key.ok_or_else(|| refusals::environment_key(path.display()))
+}
+
+/// A file of at most so many bytes. Errors: `environment.file`.
+pub fn text_of(path: &Path, most: u64) -> Result<String, Refusal> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(most + 1).read_to_string(&mut text));
+    let read = read.and_then(|count| match count as u64 > most {
+        true => Err(std::io::ErrorKind::FileTooLarge.into()),
+        false => Ok(text),
+    });
+    read.map_err(|error| refusals::environment_file(path.display(), error))
 }
 
 /// What the key is called in a list of trusted ones: the name of its file, as far as that has no spaces.

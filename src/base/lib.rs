@@ -9,6 +9,7 @@ pub mod figures;
 pub mod key_files;
 pub mod link;
 pub mod observe;
+pub mod recipe_files;
 pub mod redact;
 pub mod service;
 pub mod settings;

@@ -16,7 +16,7 @@ mod client;
 mod code;
 mod columns;
 mod courses;
-mod environments;
+pub(crate) mod environments;
 mod error;
 mod events;
 mod explain;

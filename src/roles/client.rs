@@ -77,6 +77,9 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
                 Err(refusal) => refused(&global, &refusal),
             }
         }
+        Command::Environment(EnvironmentCommand::Build(words)) => {
+            environments::build(&global, &words)
+        }
         Command::Environment(EnvironmentCommand::Key { file }) => environments::key(&global, &file),
         Command::Config(Config::Validate { file }) => validate(&global, file.as_deref()),
         Command::Config(Config::Show { place }) => show(&global, &place),

@@ -1,25 +1,27 @@
-//! `fardel environment pack` and `key`: writes images of this machine into a signed bundle, and draws the key that signs.
+//! `fardel environment pack`, `build` and `key`: writes images of this machine, or what a recipe says, into a signed bundle,
+//! and draws the key that signs.
 //! Works while the server is down; reads its image store and changes nothing there but notes of digests.
 
-use std::fs::File;
-use std::io::{BufWriter, Read as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use base::key_files;
+use base::key_files::{self, signing_key, text_of};
 use base::observe::chain;
+use base::recipe_files;
 use base::settings::Settings;
-use base::signing::SigningKey;
 use rules::environment::{MAX_TEXT_BYTES, RecommendedOptions, check_name, check_version};
+use rules::recipe::MAX_RECIPE_BYTES;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::Bytes;
 use store::images::ImageStore;
-use store::images::environment::{BundlePlan, PlannedImage};
+use store::images::build::BuildPlan;
+use store::images::environment::{BundlePlan, PlannedImage, into_new_file};
 use store::images::failure::ImageError;
 use store::images::limits::ImportLimits;
 
-use crate::doors::cli::args::{Global, PackArguments};
+use crate::doors::cli::args::{BuildArguments, Global, PackArguments};
+use crate::doors::cli::environments::bundle_line;
 use crate::doors::cli::refused::refused_with;
 
 /// Writes a bundle, or says why not; a file that was begun is removed again.
@@ -69,48 +71,38 @@ fn packed(settings: &Settings, words: &PackArguments) -> Result<String, Refusal>
         version,
         about: &words.about,
         images: &images,
+        others: &[],
         licences,
         key: key.as_ref(),
     };
-    let unusable = |error: std::io::Error| refusals::environment_file(words.file.display(), error);
-    let file = File::create_new(&words.file).map_err(unusable)?;
-    let mut out = BufWriter::with_capacity(1 << 20, file);
-    let written = store.write_bundle(plan, &mut out).map_err(refusal);
-    let written = written.and_then(|manifest| match out.get_ref().sync_all() {
-        Ok(()) => Ok(manifest),
-        Err(error) => Err(unusable(error)),
-    });
-    let signer = key.map(|key| format!("signed by {}", key.public().text()));
-    match written {
-        Ok(manifest) => Ok(format!(
-            "{}  {} {}, images: {}, {}",
-            words.file.display(),
-            manifest.name,
-            manifest.version,
-            manifest.images.len(),
-            signer.as_deref().unwrap_or("not signed")
-        )),
-        Err(refusal) => {
-            // Half a bundle is of no use; the reason matters more than what could not be removed.
-            let _ = std::fs::remove_file(&words.file);
-            Err(refusal)
-        }
-    }
+    let written = into_new_file(&words.file, |out| store.write_bundle(plan, out));
+    let manifest = written.map_err(refusal)?;
+    let signer = key.map(|key| key.public().text());
+    Ok(bundle_line(&words.file, &manifest, signer))
 }
 
-fn signing_key(path: &Path) -> Result<SigningKey, Refusal> {
-    let key = SigningKey::parse(&text_of(path, 4 << 10)?);
-    key.ok_or_else(|| refusals::environment_key(path.display()))
+/// Builds the bundle of a recipe, or says why not; nothing of it stays where it fails.
+pub fn build(global: &Global, words: &BuildArguments) -> ExitCode {
+    said(global, built(words))
 }
 
-fn text_of(path: &Path, most: u64) -> Result<String, Refusal> {
-    let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(most + 1).read_to_string(&mut text));
-    let read = read.and_then(|count| match count as u64 > most {
-        true => Err(std::io::ErrorKind::FileTooLarge.into()),
-        false => Ok(text),
-    });
-    read.map_err(|error| refusals::environment_file(path.display(), error))
+fn built(words: &BuildArguments) -> Result<String, Refusal> {
+    let recipe = recipe_files::read(&text_of(&words.recipe, MAX_RECIPE_BYTES)?)?;
+    let key = words.key.as_deref().map(signing_key).transpose()?;
+    let place = words.recipe.canonicalize();
+    let place = place.map_err(|error| refusals::environment_file(words.recipe.display(), error))?;
+    let plan = BuildPlan {
+        recipe: &recipe,
+        folder: place.parent().unwrap_or(Path::new("/")),
+        wheels: words.wheels.as_deref(),
+        key: key.as_ref(),
+        twice: words.twice,
+    };
+    let built = plan.write(&words.file, &mut |step| eprintln!("{step}"));
+    let built = built.map_err(refusal)?;
+    let signer = key.map(|key| key.public().text());
+    let last = bundle_line(&words.file, &built.manifest, signer);
+    Ok(format!("{built}{last}"))
 }
 
 /// A fault is said with its whole chain: there is no log to look into.

@@ -102,7 +102,7 @@ pub struct AppDefinition {
 }
 
 /// One app as an image lists it.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct AppSource {
     name: String,
@@ -121,7 +121,7 @@ pub struct AppSource {
     ready_seconds: u32,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 struct TitleSource {
     en: String,

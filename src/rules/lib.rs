@@ -57,6 +57,7 @@ pub mod provider;
 pub mod quota;
 pub mod reason;
 pub mod reasons;
+pub mod recipe;
 pub mod refusal;
 pub mod refusals;
 pub mod registry;

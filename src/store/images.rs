@@ -15,6 +15,7 @@
 //! record means a complete image. References are found by reading the records; nothing counts.
 
 pub mod archive;
+pub mod build;
 mod commit;
 pub mod config;
 pub mod digest;
@@ -29,6 +30,7 @@ mod members;
 mod pack;
 pub mod record;
 pub mod transfer;
+pub mod tree;
 mod unpack;
 pub mod upper;
 mod verify;

@@ -8,6 +8,7 @@ mod contents;
 mod copyright;
 mod deb;
 mod debian;
+mod environments;
 mod failure;
 mod figures;
 mod first_visit;
@@ -42,6 +43,7 @@ usage: cargo ci quick | full | release | nightly [--tested [--linted]]
        cargo ci beside
        cargo ci package
        cargo ci twice
+       cargo ci environments
        cargo ci requests
        cargo ci shows
        cargo ci slurm [fifo|fair]
@@ -58,11 +60,12 @@ usage: cargo ci quick | full | release | nightly [--tested [--linted]]
   nightly   full + release + every page and whatever opens in every language and colour scheme, all of the runtime's tests under
             Debian's own kernel, several processors, a cluster of three, the air gap in the next Debian, a lost machine
             of full size, all kinds of trouble in the vm, long simulation, a crowd held to its times, half an hour
-            of generated requests, memory over an hour, the release built twice, what `shows` does; CPU seconds are
-            held to their budgets
+            of generated requests, memory over an hour, the release and the environments built twice, what `shows` does;
+            CPU seconds are held to their budgets
   vm        a Debian with systemd in a virtual machine; alone, it says how
   package   the stages of the package alone, on the release build
   twice     the release and its package built again from a clone elsewhere: the same bytes
+  environments  Python, R and C++ built of their recipes, twice each; needs a network
   requests  generated requests alone, on the release build; FARDEL_REQUESTS_SECONDS and FARDEL_SEED say how long and
             from which seed
   shows     what is promised of a large site: ten thousand seeds, ten million rows of the audit log, classes of 80 and
@@ -154,6 +157,11 @@ fn main() -> ExitCode {
         "package" => {
             let mut gate = Gate::new();
             release(&mut gate, package_stages);
+            return gate.close(Budget::Told);
+        }
+        "environments" => {
+            let mut gate = Gate::new();
+            release(&mut gate, environment_stage);
             return gate.close(Budget::Told);
         }
         "requests" => {
@@ -336,11 +344,16 @@ fn twice_stage(gate: &mut Gate, binary: &Path) {
     gate.stage("built twice", || twice::compare(binary));
 }
 
+fn environment_stage(gate: &mut Gate, binary: &Path) {
+    gate.stage("environments", || environments::build(binary));
+}
+
 fn nightly(gate: &mut Gate) {
     release(gate, shipped);
     match program::built("release") {
         Ok(binary) => {
             twice_stage(gate, &binary);
+            environment_stage(gate, &binary);
             gate.stage("generated requests", || requests::generated(&binary));
             shows(gate, &binary);
             gate.stage("browser suite, every page", || browser::every_page(&binary));

@@ -179,7 +179,7 @@ pub enum Command {
     /// Environment images
     #[command(subcommand, visible_alias = "images")]
     Image(ImageCommand),
-    /// Environments that come as bundles: import, list, remove, pack
+    /// Environments that come as bundles: import, list, remove, pack, build
     #[command(subcommand, visible_alias = "environments")]
     Environment(EnvironmentCommand),
     /// Sessions that wait, in the order they will start
@@ -972,11 +972,37 @@ pub enum EnvironmentCommand {
     #[command(after_help = "Example:\n  \
         fardel environment pack jupyter:1.2 --as jupyter:1.2 --key lab.key -f /media/stick/jupyter-1.2.tar")]
     Pack(PackArguments),
+    /// Build a bundle of Debian packages and Python wheels, as a recipe says
+    ///
+    /// Needs root, mmdebstrap, and pip where the recipe has wheels; no container engine. Works in FILE.work, with room for the
+    /// environment four times. A build that is interrupted leaves FILE and FILE.work: remove them.
+    #[command(after_help = "Example:\n  \
+        fardel environment build jupyter.toml --out jupyter-1.0.tar --key lab.key --twice")]
+    Build(BuildArguments),
     /// Make a key that signs bundles, and its public half in FILE.pub
     Key {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
+}
+
+#[derive(Debug, Args)]
+pub struct BuildArguments {
+    /// The recipe; its lock file lies beside it
+    #[arg(value_name = "RECIPE")]
+    pub recipe: PathBuf,
+    /// Where to write the bundle; the file must not exist
+    #[arg(long = "out", value_name = "FILE")]
+    pub file: PathBuf,
+    /// The key that signs it; without one it is not signed
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// A directory with the wheels of the lock file; without one they are fetched
+    #[arg(long, value_name = "DIR")]
+    pub wheels: Option<PathBuf>,
+    /// Build it two times, and refuse where a byte differs
+    #[arg(long)]
+    pub twice: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,8 +1,11 @@
-//! Environments that come as bundles: list, show, import with a resumable upload, remove. Packing is a role's, for it reads
-//! the image store.
+//! Environments that come as bundles: list, show, import with a resumable upload, remove. Packing and building are
+//! a role's, for they read and write image stores.
+
+use std::path::Path;
 
 use api::operations::OperationView;
 use hyper::Method;
+use rules::environment::BundleManifest;
 use serde_json::json;
 
 use super::answer::Answer;
@@ -55,7 +58,9 @@ pub(super) async fn environment(
                 print(&view.said(&body, &format!("{environment}  removed"))?);
             }
         }
-        EnvironmentCommand::Pack(_) | EnvironmentCommand::Key { .. } => {
+        EnvironmentCommand::Pack(_)
+        | EnvironmentCommand::Build(_)
+        | EnvironmentCommand::Key { .. } => {
             // The role that reads the arguments does these itself.
             return Err(CliError::new(
                 FAILED,
@@ -69,4 +74,21 @@ pub(super) async fn environment(
 
 fn place(environment: &str) -> String {
     format!("/api/v1/environments/{}", encoded(environment))
+}
+
+/// What is said of a bundle that was written: its file, its name and version, the public key of who signed it.
+pub(crate) fn bundle_line(
+    file: &Path,
+    manifest: &BundleManifest,
+    signer: Option<String>,
+) -> String {
+    let signer = signer.map(|key| format!("signed by {key}"));
+    format!(
+        "{}  {} {}, images: {}, {}",
+        file.display(),
+        manifest.name,
+        manifest.version,
+        manifest.images.len(),
+        signer.as_deref().unwrap_or("not signed")
+    )
 }

@@ -103,6 +103,10 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("environment pack", "이 서버의 이미지로 번들을 만듭니다"),
     (
+        "environment build",
+        "정의 파일대로 Debian 패키지와 Python 패키지로 번들을 만듭니다",
+    ),
+    (
         "environment key",
         "번들에 서명하는 키를 만들고 공개 키를 FILE.pub에 적습니다",
     ),

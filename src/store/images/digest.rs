@@ -99,6 +99,12 @@ impl<R> Hashing<R> {
         self.bytes
     }
 
+    /// Counts bytes that pass by another way.
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.hash.update(bytes);
+        self.bytes += bytes.len() as u64;
+    }
+
     /// Digest and number of all bytes that passed.
     pub(super) fn finish(&mut self) -> (Sha256Digest, u64) {
         (

@@ -10,8 +10,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek as _, SeekFrom, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::signing::{SigningKey, TrustedKey, read_signature_line};
@@ -303,6 +304,8 @@ pub struct BundlePlan<'a> {
     pub version: &'a str,
     pub about: &'a str,
     pub images: &'a [PlannedImage],
+    /// Packages of the images that Debian's own list does not name.
+    pub others: &'a [InstalledPackage],
     pub licences: String,
     /// None: it is not signed.
     pub key: Option<&'a SigningKey>,
@@ -408,11 +411,9 @@ impl ImageStore {
         for image in plan.images {
             let (config, descriptor) = self.plan_image(image, &mut blobs)?;
             index.push(descriptor);
-            packages.push((
-                image.reference.as_str(),
-                config.clone(),
-                self.packages(&image.id)?,
-            ));
+            let mut listed = self.packages(&image.id)?;
+            listed.extend(plan.others.iter().cloned());
+            packages.push((image.reference.as_str(), config.clone(), listed));
             images.push(BundleImage {
                 reference: image.reference.clone(),
                 digest: config.to_string(),
@@ -557,6 +558,28 @@ impl ImageStore {
         }
         Ok(BTreeSet::new())
     }
+}
+
+/// A bundle in a file that does not exist yet; on any error it is removed again.
+///
+/// Errors: `environment.file`, those of `write`.
+pub fn into_new_file<T>(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> Result<T, ImageError>,
+) -> Result<T, ImageError> {
+    let unusable = |error: io::Error| refusals::environment_file(path.display(), error);
+    let file = File::create_new(path).map_err(unusable)?;
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    let written = write(&mut out);
+    let written = written.and_then(|done| {
+        let kept = out.flush().and_then(|()| out.get_ref().sync_all());
+        kept.map(|()| done).map_err(|error| unusable(error).into())
+    });
+    if written.is_err() {
+        // Half a bundle is of no use; the reason matters more than what could not be removed.
+        let _ = std::fs::remove_file(path);
+    }
+    written
 }
 
 /// The list of packages as SPDX 2.3; cut at what a bundle may hold.

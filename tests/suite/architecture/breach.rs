@@ -120,6 +120,7 @@ pub(super) const WORDS: &[Homed] = &[
             "src/node/gpu/",
             "src/guest/gpu_test/",
             "src/node/program.rs",
+            "src/store/images/build.rs",
             "src/doors/bench/",
             "src/doors/console/",
             "src/roles/",

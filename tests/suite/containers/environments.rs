@@ -1,7 +1,9 @@
-//! An environment that came as a bundle starts as any image does.
+//! An environment that came as a bundle starts as any image does, also one that a recipe was built of.
 
 use std::fs;
 use std::fs::File;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 use std::sync::Arc;
 
 use api::operations::OperationState;
@@ -23,6 +25,22 @@ use store::images::{ArchiveImport, ImageStore};
 
 use super::commit::{over, running, stay};
 use super::images::{NoImages, layout_of, member, until};
+
+const RECIPE: &str = r#"
+name = "tiny"
+version = "1.0"
+title = {en = "Tiny", ko = "작은 환경"}
+architectures = ["amd64", "arm64"]
+command = ["/bin/stay"]
+
+[base]
+root = "root"
+epoch = 1750000000
+
+[[file]]
+path = "/etc/hello"
+text = "of a recipe"
+"#;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_of_a_bundle_starts() {
@@ -92,6 +110,7 @@ async fn an_image_of_a_bundle_starts() {
         version: "1.0",
         about: "",
         images: &images,
+        others: &[],
         licences: String::new(),
         key: None,
     };
@@ -121,6 +140,37 @@ async fn an_image_of_a_bundle_starts() {
     .await;
     let gone = environments::remove(&server, &root, "stick:1.0").await;
     assert_eq!(gone.expect("it is removed").version, "1.0");
+
+    // Built here, of a directory that is a root already: without a network, and without a container engine.
+    let recipe = at("recipe/tiny.toml");
+    fs::create_dir_all(at("recipe/root/bin")).expect("a directory");
+    fs::write(at("recipe/root/bin/stay"), stay()).expect("written");
+    let mode = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(at("recipe/root/bin/stay"), mode).expect("executable");
+    fs::write(&recipe, RECIPE).expect("written");
+    let built = Command::new(env!("CARGO_BIN_EXE_fardel"))
+        .args(["environment", "build", "--twice", "--out"])
+        .arg(at("built.tar"))
+        .arg(&recipe)
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "{said}");
+    let from = ImportSource::Path(at("built.tar"));
+    let begun = environments::import(&server, &root, from, true, false, None).await;
+    let imported = over(&server, &begun.expect("the import begins").value).await;
+    assert_eq!(imported.state, OperationState::Succeeded, "{imported:?}");
+    let (_, inside) = running(&server, &places.run, "second", "tiny:1.0").await;
+    let text = fs::read_to_string(inside.root.join("etc/hello"));
+    assert_eq!(text.expect("it is there"), "of a recipe");
+    sessions::stop(&server, &root, "second", true)
+        .await
+        .expect("told to end");
+    until("it ends", async || {
+        let seen = sessions::get(&server, &root, "second").await;
+        seen.expect("it is there").ended_at.is_some().then_some(())
+    })
+    .await;
 
     controller.abort();
     runs.await.expect("no panic").expect("it ran");

@@ -1,10 +1,14 @@
 //! Environments that come as bundles, as an administrator meets them: packed on one box, imported on another, refused by
 //! name where something is wrong. Images are unpacked where this process is root.
 
+use std::path::Path;
+
+use base::recipe_files;
 use base::signing::SigningKey;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use rules::environment::RecommendedOptions;
+use rules::recipe::locked_wheels;
 use rules::units::Timestamp;
 use serde_json::{Value, json};
 use store::images::ArchiveImport;
@@ -43,6 +47,7 @@ async fn packed(content: &str, version: &str, key: Option<&SigningKey>) -> Vec<u
         version,
         about: "A tiny one",
         images: &planned,
+        others: &[],
         licences: "MIT".to_owned(),
         key,
     };
@@ -175,4 +180,35 @@ async fn an_environment_travels_as_a_file() {
     let gone = here.with_body(&here.admin, "DELETE", place, "{}").await;
     assert_eq!(gone.status, 204, "{}", gone.short());
     assert_eq!(list(&here.admin).await, 1);
+}
+
+/// A recipe of this tree can be read, and its lock file names each wheel with its digest.
+#[test]
+fn every_recipe_of_the_tree_is_whole() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/environments");
+    let text = |name: &str| std::fs::read_to_string(folder.join(name)).expect(name);
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(&folder).expect("the recipes") {
+        let name = entry.expect("an entry").file_name();
+        let name = name.to_string_lossy();
+        let Some(stem) = name.strip_suffix(".toml") else {
+            continue;
+        };
+        let recipe = recipe_files::read(&text(&name)).expect(stem);
+        assert_eq!(recipe.name, stem);
+        if let Some(wheels) = &recipe.wheels {
+            let lock = locked_wheels(&text(&wheels.lock)).expect(stem);
+            assert!(lock.iter().any(|wheel| wheel.name == "pip"), "{stem}");
+        }
+        names.push(stem.to_owned());
+    }
+    names.sort();
+    let known = [
+        "cpp-code-server",
+        "python-jupyter",
+        "pytorch-cuda",
+        "r",
+        "tensorflow-cuda",
+    ];
+    assert_eq!(names, known);
 }

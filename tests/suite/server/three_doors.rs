@@ -1126,6 +1126,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
             "api GET /me",
             "completion bash",
             "environment pack x --as x:1 -f y",
+            "environment build x --out y",
             "environment key x",
             "config validate",
             "config sample",

@@ -230,6 +230,7 @@ fn a_packed_image_comes_in_elsewhere_and_the_second_time_costs_nothing() {
             version: "1.0",
             about: "A tiny one",
             images: &images,
+            others: &[],
             licences: "MIT".into(),
             key: Some(&key),
         };
