@@ -32,7 +32,7 @@ use likely_starts::{LikelyForecast, LikelyStarts};
 const EXPLAINED_FOR: u64 = 1_000;
 /// The same at most, for a long queue: a millisecond for each session that waits, so that walks of the queue take the same
 /// part of a core however long it is. Longer: larger jumps. Shorter: pages of a queue of 10,000 walk it every second.
-const EXPLAINED_FOR_AT_MOST: u64 = 10_000;
+const MAX_EXPLAINED_FOR: u64 = 10_000;
 /// Milliseconds for which a count of what ended within a day stays as it is while no row changes. Longer: what ended a day
 /// ago counts for longer. Shorter: open pages count a day of a long history again and again.
 const COUNTED_FOR: u64 = 10_000;
@@ -323,7 +323,7 @@ impl Snapshot {
             let waiting = self.world.sessions.iter().filter(|one| one.is_pending());
             waiting.count() as u64
         });
-        (*waiting).clamp(EXPLAINED_FOR, EXPLAINED_FOR_AT_MOST)
+        (*waiting).clamp(EXPLAINED_FOR, MAX_EXPLAINED_FOR)
     }
 
     /// What would become of a request if it were launched now. Costs a walk of the queue, and a forecast with it where it
