@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use rules::folder::FolderOwner;
 use rules::folder_path::{FolderPath, MAX_FOLDER_PATH};
-use rules::names::{FolderId, UserId, VolumeId};
+use rules::names::{FolderId, VolumeId};
 use rules::refusals;
 use rules::units::{Bytes, Timestamp};
 use rules::volume::VolumeState;
@@ -33,6 +34,7 @@ use removed::RemovedEntry;
 
 pub mod archive;
 mod beneath;
+pub mod copying;
 pub mod failure;
 pub mod files;
 mod found;
@@ -137,7 +139,7 @@ fn directory(folders: &Path, id: FolderId) -> PathBuf {
 /// Which limit a new folder lies below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FolderLimit {
-    pub owner: UserId,
+    pub owner: FolderOwner,
     /// Of all folders of the owner, where this is the first of them.
     pub bytes: Bytes,
 }
@@ -250,13 +252,13 @@ impl FolderStore {
         Ok(())
     }
 
-    /// The scope of a user's folders, whether it is there or not.
-    pub fn scope(&self, owner: UserId) -> ScopePlace {
+    /// The scope of an owner's folders, whether it is there or not.
+    pub fn scope(&self, owner: impl Into<FolderOwner>) -> ScopePlace {
         ScopePlace::of(&self.data, owner)
     }
 
-    /// All scopes that were ever made here, each with the user whose folders lie in it, in no order.
-    pub fn scopes(&self) -> io::Result<Vec<(UserId, ScopePlace)>> {
+    /// All scopes that were ever made here, each with the owner whose folders lie in it, in no order.
+    pub fn scopes(&self) -> io::Result<Vec<(FolderOwner, ScopePlace)>> {
         ScopePlace::all(&self.data)
     }
 
@@ -741,6 +743,7 @@ fn make(path: &Path) -> io::Result<()> {
 mod tests {
     use std::os::unix::fs::MetadataExt;
 
+    use rules::names::UserId;
     use rules::storage::StorageEnforcement;
 
     use super::*;
@@ -845,7 +848,7 @@ mod tests {
         let store = FolderStore::limited(data.path(), keeper).expect("a store");
         let bytes = Bytes::gib(1);
         let limit = Some(FolderLimit {
-            owner: OWNER,
+            owner: OWNER.into(),
             bytes,
         });
         for _ in 0..2 {
@@ -885,7 +888,7 @@ mod tests {
         let store = FolderStore::limited(data.path(), keeper).expect("a store");
         let bytes = Bytes::gib(1);
         let limit = FolderLimit {
-            owner: OWNER,
+            owner: OWNER.into(),
             bytes,
         };
         store.create(ID, false, Some(limit)).expect("made");
@@ -968,7 +971,7 @@ mod tests {
         let keeper: Arc<dyn ScopeKeeper> = Arc::new(PlainScopes);
         let store = FolderStore::limited(data.path(), keeper).expect("a store");
         let limit = FolderLimit {
-            owner: OWNER,
+            owner: OWNER.into(),
             bytes: Bytes::gib(1),
         };
         store.create(ID, false, Some(limit)).expect("it is there");

@@ -247,7 +247,7 @@ fn a_full_scope_takes_one_more_folder_and_throws_one_away() {
     let keeper: Arc<dyn ScopeKeeper> = Arc::clone(&ground.scopes) as _;
     let folders = FolderStore::limited(ground.directory.path(), keeper).expect("a store");
     let limit = Some(FolderLimit {
-        owner: KIM,
+        owner: KIM.into(),
         bytes: LIMIT,
     });
     let [large, home, more] = [1, 2, 3].map(|number| FolderId(Uuid::from_u128(number)));
@@ -274,7 +274,7 @@ fn a_full_scope_refuses_uploads_by_name_and_its_files_are_removed() {
     let keeper: Arc<dyn ScopeKeeper> = Arc::clone(&ground.scopes) as _;
     let folders = FolderStore::limited(ground.directory.path(), keeper).expect("a store");
     let limit = FolderLimit {
-        owner: KIM,
+        owner: KIM.into(),
         bytes: LIMIT,
     };
     let id = FolderId(Uuid::from_u128(1));

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rules::findings::{InvariantFinding, findings};
 use rules::messages::DeviceUse;
-use rules::names::{ContainerName, NodeId, SessionId, UserId};
+use rules::names::{ContainerName, NodeId, SessionId};
 use rules::notice::Notice;
 use rules::notices;
 use rules::permissions::Permission;
@@ -210,14 +210,15 @@ pub struct Metrics {
     pub operations_open: u64,
     /// The places that the audit log is handed over to.
     pub audit_targets: Vec<AuditTargetMetrics>,
-    /// What the folders of each user take.
+    /// What the folders of each owner take.
     pub folders: Vec<OwnerMetrics>,
 }
 
-/// What all folders of one user take together. Without names, as of slices.
+/// What all folders of one owner take together. Without names, as of slices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OwnerMetrics {
-    pub owner: UserId,
+    /// The id of a user; `project-` and the id of a project.
+    pub owner: String,
     pub used: Bytes,
     pub limit: Bytes,
 }
@@ -358,7 +359,7 @@ pub async fn metrics(server: &Server, caller: &Caller) -> Result<Metrics, Failur
                     .filter_map(|one| {
                         let taken = one.before?.taken;
                         Some(OwnerMetrics {
-                            owner: one.owner,
+                            owner: one.owner.to_string(),
                             used: taken.used,
                             limit: taken.limit,
                         })

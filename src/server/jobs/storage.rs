@@ -1,4 +1,4 @@
-//! Looks at what the folders of each user take, and holds them to what policies say now. What is reachable is looked at every
+//! Looks at what the folders of each owner take, and holds them to what policies say now. What is reachable is looked at every
 //! minute, everything else now and then: nothing of it changes meanwhile but its limit. A row is written only where there is
 //! something new to tell.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::observe::chain;
-use rules::names::UserId;
+use rules::folder::FolderOwner;
 use rules::storage::{StorageUse, level};
 use rules::units::{Bytes, Timestamp};
 use store::folders::FolderStore;
@@ -16,7 +16,7 @@ use store::quota::ScopePlace;
 use crate::actions::storage::folder_limit;
 use crate::appliance::lazy_stores::folder_failure;
 use crate::catalog::Lane;
-use crate::catalog::storage::FolderOwner;
+use crate::catalog::storage::OwnedFolders;
 use crate::{Failure, Server, ServerFault};
 
 /// Between two looks. Longer: a raised limit holds later, and a warning comes later. Shorter: rows are written more often.
@@ -99,7 +99,10 @@ pub(crate) async fn look(server: &Server, is_whole: bool) -> Result<(), Failure>
 }
 
 /// The scopes that are looked at, by their owner.
-fn reachable(store: &FolderStore, is_whole: bool) -> Result<BTreeMap<UserId, ScopePlace>, Failure> {
+fn reachable(
+    store: &FolderStore,
+    is_whole: bool,
+) -> Result<BTreeMap<FolderOwner, ScopePlace>, Failure> {
     let all = store.scopes().map_err(folder_failure)?.into_iter();
     Ok(all
         .filter(|(_, scope)| is_whole || scope.is_reachable())
@@ -126,11 +129,11 @@ fn held(store: &FolderStore, scope: &ScopePlace, limit: Bytes) -> Option<Storage
     }
 }
 
-/// Removes the scopes of users who have no folder any more.
+/// Removes the scopes of owners who have no folder any more.
 fn remove_unused(
     store: &FolderStore,
-    scopes: &BTreeMap<UserId, ScopePlace>,
-    owners: &[(FolderOwner, Bytes)],
+    scopes: &BTreeMap<FolderOwner, ScopePlace>,
+    owners: &[(OwnedFolders, Bytes)],
 ) {
     for (owner, scope) in scopes {
         if owners.iter().any(|(one, _)| one.owner == *owner) {
@@ -144,7 +147,7 @@ fn remove_unused(
 }
 
 /// Whether something is to be written: another limit, another level, or much more or less than before.
-fn is_new(owner: &FolderOwner, now: &StorageUse) -> bool {
+fn is_new(owner: &OwnedFolders, now: &StorageUse) -> bool {
     let Some(before) = owner.before else {
         return true;
     };

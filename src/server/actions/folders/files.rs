@@ -28,7 +28,7 @@ use store::folders::position::EntryPosition;
 use tokio::task::JoinHandle;
 
 use super::turns::FolderTurn;
-use super::{FolderTurns, find, note, permitted};
+use super::{FolderTurns, find, note, permitted, refuse_unready};
 use crate::access::{self, Caller, Lease};
 use crate::actions::volumes::{apart, on_volume, refuse_silent};
 use crate::actions::{cursor, somewhere};
@@ -695,11 +695,8 @@ pub(super) fn folder_for(
         .read_now("look for a folder of files", |view| {
             let folder = find(view, caller, which, FolderState::Ready, now)?.folder;
             permitted(view, &caller.subject, &folder, verb, now)?;
-            match folder.state {
-                FolderState::Ready => Ok(folder),
-                FolderState::Trashed => Err(refusals::folder_in_trash(&folder.name).into()),
-                FolderState::Purging => Err(refusals::folder_purging(&folder.name).into()),
-            }
+            refuse_unready(&folder)?;
+            Ok(folder)
         })
 }
 

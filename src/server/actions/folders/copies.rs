@@ -1,0 +1,130 @@
+//! Own copies of folders: who may read the files of one makes another folder of them. The copy is a row from its beginning,
+//! whose files no user sees until all of them are there; `jobs::folder_copies` makes them.
+
+use api::folders::NewFolderCopyBody;
+use api::operations::OperationView;
+use rules::folder::{Folder, FolderKind, FolderState};
+use rules::folder_rights::FolderVerb;
+use rules::names::OperationId;
+use rules::permissions::Permission;
+use rules::refusals;
+use serde::Serialize;
+
+use super::files::folder_for;
+use super::{
+    drafted, find, forget_unused, insert, make_directory, name_of, new_owner, permitted,
+    refuse_full, refuse_taken, refuse_unready,
+};
+use crate::access::Caller;
+use crate::actions::operations::show;
+use crate::actions::storage::refuse_beyond;
+use crate::actions::volumes::still_admits;
+use crate::actions::{IdempotencyKey, Once, allowed, once, own_key};
+use crate::catalog::job_kinds::{FOLDER_CLONE, FolderCloneInput};
+use crate::catalog::jobs::OperationRow;
+use crate::catalog::{Lane, Rows};
+use crate::{Failure, Server, ServerFault};
+
+/// Operations that are open at once. Higher: a list of them is long. Lower: users wait for each other.
+const MAX_OPEN: usize = 64;
+
+/// Begins to copy a folder into a new one of the caller's own, or of a project that they lead; gives the operation, whose
+/// result names the copy. It lies on the volume of the first one where its owner may make folders there.
+///
+/// Errors: those of `create`; `folder.not-found`, `folder.ambiguous`, `folder.files-own`, `folder.in-trash`, `folder.copying`,
+/// `folder.transferring`, `folder.purging`, `operation.too-many`.
+pub async fn create(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    asked: NewFolderCopyBody,
+    key: Option<IdempotencyKey>,
+) -> Result<Once<OperationView>, Failure> {
+    allowed(caller, Permission::SessionsWrite)?;
+    let key = own_key(caller, key)?;
+    let name = name_of(&asked.name)?;
+    let source = folder_for(server, caller, which, FolderVerb::Clone)?;
+    let mut copy = drafted(server, &caller.subject, name, FolderKind::General);
+    copy.state = FolderState::Copying;
+    let now = server.clock().now();
+    server
+        .catalog()
+        .read_now("look where a copy is to be", |view| {
+            copy.owner = new_owner(view, &caller.subject, asked.project.as_deref())?;
+            copy.volume = match source.volume {
+                Some(volume) if still_admits(view, &caller.subject, volume).is_ok() => Some(volume),
+                _ => None,
+            };
+            refuse_taken(view, &copy)?;
+            refuse_full(view, copy.owner)?;
+            match (copy.volume, source.counted) {
+                (None, Some(counted)) => {
+                    refuse_beyond(view, copy.owner, copy.domain, counted.bytes, now)
+                }
+                _ => Ok(()),
+            }
+        })?;
+    make_directory(server, &copy).await?;
+    let id = copy.id;
+    let (asking, which) = (caller.clone(), which.to_owned());
+    let begun = server
+        .catalog()
+        .write(Lane::Requests, "begin to copy a folder", move |rows| {
+            let begun = once::<OperationId>(rows, key.as_ref(), || {
+                let found = find(rows, &asking, &which, FolderState::Ready, rows.now)?.folder;
+                permitted(rows, &asking.subject, &found, FolderVerb::Clone, rows.now)?;
+                refuse_unready(&found)?;
+                insert(rows, &asking, &copy)?;
+                let input = FolderCloneInput {
+                    from: found.id,
+                    to: copy.id,
+                    file: label(&found, copy.name.as_str()),
+                };
+                begin(rows, &asking, FOLDER_CLONE, &input)
+            })?;
+            let row = rows
+                .operation(begun.value)?
+                .ok_or_else(|| ServerFault::new("begin to copy a folder", "its row is gone"))?;
+            Ok(Once {
+                value: row,
+                replayed: begun.replayed,
+            })
+        })
+        .await;
+    if !begun.as_ref().is_ok_and(|begun| !begun.replayed) {
+        forget_unused(server, Some(id));
+    }
+    let begun = begun?;
+    server.jobs().wake(FOLDER_CLONE)?;
+    Ok(Once {
+        value: show(server, begun.value),
+        replayed: begun.replayed,
+    })
+}
+
+/// What users read of an operation on a folder.
+pub(super) fn label(folder: &Folder, to: &str) -> String {
+    format!("{} → {to}", folder.name)
+}
+
+/// Writes the row of an operation on a folder.
+///
+/// Errors: `operation.too-many`.
+pub(super) fn begin(
+    rows: &Rows<'_>,
+    caller: &Caller,
+    kind: &str,
+    input: &impl Serialize,
+) -> Result<OperationId, Failure> {
+    let open = rows.open_operations()?;
+    if open.len() >= MAX_OPEN {
+        return Err(refusals::operation_too_many(open.len())
+            .retry_after(60)
+            .into());
+    }
+    let input = serde_json::to_value(input)
+        .map_err(|error| ServerFault::new("keep what to do with a folder", error))?;
+    let row = OperationRow::asked(rows.now, kind, caller.subject.user, input);
+    rows.insert_operation(&row, caller.name.as_str())?;
+    Ok(row.id)
+}
