@@ -25,7 +25,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 63] = [
+const PAGES: [&str; 64] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -73,6 +73,7 @@ const PAGES: [&str; 63] = [
     "/folders/FOLDER/files",
     "/folders/FOLDER/removed",
     "/folders/FOLDER/sharing",
+    "/folders/FOLDER/owner",
     "/folders/FOLDER/entry?path=WORD",
     "/folders/FOLDER/remove?path=WORD",
     "/presets",

@@ -5,7 +5,7 @@ use api::folders::NewFolderCopyBody;
 use api::operations::OperationView;
 use rules::folder::{Folder, FolderKind, FolderState};
 use rules::folder_rights::FolderVerb;
-use rules::names::OperationId;
+use rules::names::{FolderId, OperationId};
 use rules::permissions::Permission;
 use rules::refusals;
 use serde::Serialize;
@@ -20,7 +20,7 @@ use crate::actions::operations::show;
 use crate::actions::storage::refuse_beyond;
 use crate::actions::volumes::still_admits;
 use crate::actions::{IdempotencyKey, Once, allowed, once, own_key};
-use crate::catalog::job_kinds::{FOLDER_CLONE, FolderCloneInput};
+use crate::catalog::job_kinds::{FOLDER_CLONE, FOLDER_TRANSFER, FolderCloneInput};
 use crate::catalog::jobs::OperationRow;
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server, ServerFault};
@@ -100,6 +100,45 @@ pub async fn create(
         value: show(server, begun.value),
         replayed: begun.replayed,
     })
+}
+
+/// A copy or a transfer of a folder that is under way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FolderWork {
+    /// The copy, or the folder on its way.
+    pub folder: FolderId,
+    pub operation: OperationId,
+    /// Bytes, of `total`; both 0 before it began.
+    pub done: u64,
+    pub total: u64,
+}
+
+/// The copies and transfers of the caller that are under way, oldest first.
+pub async fn under_way(server: &Server, caller: &Caller) -> Result<Vec<FolderWork>, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let open = server
+        .catalog()
+        .read_now("list open work on folders", |view| view.open_operations())?;
+    let own = open
+        .into_iter()
+        .filter(|row| row.user == caller.subject.user);
+    let work = own.filter_map(|row| {
+        let field = match row.kind.as_str() {
+            FOLDER_CLONE => "to",
+            FOLDER_TRANSFER => "folder",
+            _ => return None,
+        };
+        let folder = row.input.get(field)?.as_str()?.parse().ok()?;
+        let seen = server.jobs().progress(row.id);
+        let (done, total) = seen.map_or((0, 0), |seen| (seen.done, seen.total));
+        Some(FolderWork {
+            folder,
+            operation: row.id,
+            done,
+            total,
+        })
+    });
+    Ok(work.collect())
 }
 
 /// What users read of an operation on a folder.
