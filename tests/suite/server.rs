@@ -14,6 +14,7 @@ mod edges;
 mod environments;
 pub(crate) mod fake_machine;
 mod folder_files;
+mod folder_owners;
 mod folder_shares;
 mod forgotten;
 mod gpus;

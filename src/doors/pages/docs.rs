@@ -94,6 +94,7 @@ const MANUAL: [ManualChapter; 48] = [
     chapter!("environments", Use),
     chapter!("apps", Use),
     chapter!("folders", Use),
+    chapter!("folder-owners", Use),
     chapter!("files", Use),
     chapter!("ssh", Use),
     chapter!("cli", Use),

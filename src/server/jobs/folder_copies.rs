@@ -32,9 +32,11 @@ const AT_ONCE: usize = 2;
 const RIGHTS_LOOK: Duration = Duration::from_secs(1);
 /// Names that are counted to tell how far a copy is. Higher: it begins later. Lower: its progress is less true.
 const MAX_COUNTED: u64 = 1_000_000;
-/// How long changes of files that were begun may take before a folder stands still. Longer: a transfer begins later. Shorter:
-/// it is broken off for a slow disk.
-const STILL_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a folder stands still before it is moved. Longer: a transfer ends later. Shorter: a change that was begun before
+/// may come behind the copy, and is lost.
+const STILL: Duration = Duration::from_secs(2);
+/// How often a transfer that waits looks whether it is still wanted.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The own copies of one server.
 pub(crate) struct CloneJobs(pub(crate) WeakServer);
@@ -151,7 +153,7 @@ impl JobKind for TransferJobs {
         let (before, to) = owners(&input)?;
         let (id, user) = (input.folder, job.row.user);
         let store = server.folders()?;
-        stand_still(&server, job)?;
+        stand_still(job)?;
         let whole = store.measure(id, MAX_COUNTED).map_err(folder_failure)?;
         let look = |view: &ReadTransaction<'_>| {
             let folder = moving(view, user, id)?;
@@ -310,23 +312,19 @@ fn moving(view: &ReadTransaction<'_>, user: UserId, id: FolderId) -> Result<Fold
     Ok(found.ok_or_else(refusals::folder_not_found)?)
 }
 
-/// Waits until changes of files that were begun are written down: no new one begins in a folder that is on its way.
-fn stand_still(server: &Server, job: &RunningJob<'_>) -> Result<(), JobFailure> {
-    // Its own, so that it ends with its thread and never with requests under way.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| ServerFault::new("begin a transfer", error))?;
-    runtime.block_on(async {
-        tokio::select! {
-            biased;
-            () = job.closing() => Err(JobFailure::Interrupted),
-            () = server.folder_turns().ended() => Ok(()),
-            () = tokio::time::sleep(STILL_TIMEOUT) => {
-                Err(JobFailure::from(refusals::folder_busy()))
-            }
+/// Waits for changes of files that were begun: no new one begins in a folder that is on its way.
+fn stand_still(job: &RunningJob<'_>) -> Result<(), JobFailure> {
+    let until = Instant::now() + STILL;
+    while Instant::now() < until {
+        if job.is_closing() {
+            return Err(JobFailure::Interrupted);
         }
-    })
+        if job.is_stopped() {
+            return Err(refusals::folder_copy_cancelled().into());
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 /// What a copy is told at each name and piece: how far it is, and whether it goes on.
