@@ -935,6 +935,41 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_moves_into_the_scope_of_its_next_owner() {
+        const OWNER: UserId = UserId(Uuid::from_u128(7));
+        const NEXT: UserId = UserId(Uuid::from_u128(8));
+        let data = tempfile::tempdir().expect("a directory");
+        let keeper: Arc<dyn ScopeKeeper> = Arc::new(PlainScopes);
+        let store = FolderStore::limited(data.path(), keeper).expect("a store");
+        let [limit, next] = [OWNER, NEXT].map(|owner| FolderLimit {
+            owner: owner.into(),
+            bytes: Bytes::gib(1),
+        });
+        store.create(ID, false, Some(limit)).expect("made");
+        let file = mounted_directory(data.path(), ID).join("file");
+        fs::write(&file, "text").expect("written");
+        for _ in 0..2 {
+            store
+                .rehome(ID, OWNER.into(), next, &mut |_| Ok(()))
+                .expect("moved, and found there");
+        }
+        assert_eq!(scope_of(data.path(), ID), Some(store.scope(NEXT)));
+        assert_eq!(fs::read_to_string(&file).expect("there"), "text");
+        let left = store.scope(OWNER).files().join(ID.to_string());
+        assert!(!left.exists(), "it counts on one owner alone");
+        let ended = store.rehome(ID, NEXT.into(), limit, &mut |_| {
+            Err(refusals::folder_copy_cancelled().into())
+        });
+        let ended = ended.expect_err("cancelled");
+        assert_eq!(ended.code(), Some("folder.copy-cancelled"));
+        assert!(left.exists(), "half-made");
+        store.give_up_rehome(ID, OWNER.into()).expect("removed");
+        assert!(!left.exists());
+        assert_eq!(scope_of(data.path(), ID), Some(store.scope(NEXT)));
+        assert_eq!(fs::read_to_string(&file).expect("there"), "text");
+    }
+
+    #[test]
     fn a_folder_whose_volume_is_gone_is_refused_and_makes_nothing_elsewhere() {
         let (data, store) = opened();
         let volume = VolumeId(Uuid::from_u128(9));

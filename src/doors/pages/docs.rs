@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 48] = [
+const MANUAL: [ManualChapter; 49] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),

@@ -1,6 +1,6 @@
 //! `/folders`: the folders of the user who looks, those of their projects, those that are shared with them or offered, a form
-//! for a new one, and the question before one goes to the trash. All that administrators see is listed by the API and the command line. Decides
-//! nothing.
+//! for a new one, and the question before one goes to the trash. All that administrators see is listed by the API and the
+//! command line. Decides nothing.
 
 use api::folders::{FolderOwnerKind, FolderView, NewFolderBody};
 use api::storage::StorageView;

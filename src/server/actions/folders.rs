@@ -1,6 +1,6 @@
 //! What a user may do with folders: each makes and mounts their own, does with those of projects what their role there gives,
-//! and with those of others what shares give; who may change all sessions of the owner may rename, trash and restore them, too. `rules::folder_rights` is asked before each act.
-//! A directory is made before its row, so that each row has one.
+//! and with those of others what shares give; who may change all sessions of the owner may rename, trash and restore them,
+//! too. `rules::folder_rights` is asked before each act. A directory is made before its row, so that each row has one.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -53,7 +53,8 @@ const MAX_FOLDERS: usize = 200;
 /// Sessions that a refusal names. Higher: its sentence fills the page. Lower: the others are found by trying again.
 const MAX_NAMED: usize = 5;
 
-/// The folders that the caller may see, those of their projects and those that are shared with them included, by owner and name, those in the trash last.
+/// The folders that the caller may see, those of their projects and those that are shared with them included, by owner and
+/// name, those in the trash last.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<FolderView>, Failure> {
     somewhere(caller, Permission::SessionsRead)?;
     let own = reach(&caller.subject, Permission::SessionsRead);
@@ -80,7 +81,8 @@ fn place_of(record: &FolderRecord) -> (&str, bool, &str, FolderId) {
     (owner, folder.trashed_at.is_some(), name, folder.id)
 }
 
-/// The folders of the caller's projects, and those of others that are shared with them, by owner and name, those in the trash last.
+/// The folders of the caller's projects, and those of others that are shared with them, by owner and name, those in the trash
+/// last.
 pub async fn shared(server: &Server, caller: &Caller) -> Result<Vec<FolderView>, Failure> {
     allowed(caller, Permission::SessionsRead)?;
     let (subject, now) = (&caller.subject, server.clock().now());
@@ -118,7 +120,8 @@ pub async fn get(server: &Server, caller: &Caller, which: &str) -> Result<Folder
 
 /// Makes a folder of the caller's own, or of a project that they lead.
 ///
-/// Errors: `folder.project-unknown`, `folder.lead-needed`, `project.archived`; `folder.name-invalid`, `folder.home`, `folder.name-taken`, `folder.too-many`, `quota.exceeded`, `disk.full`;
+/// Errors: `folder.project-unknown`, `folder.lead-needed`, `project.archived`, `folder.not-of-project`; `folder.name-invalid`,
+/// `folder.home`, `folder.name-taken`, `folder.too-many`, `quota.exceeded`, `disk.full`;
 /// `volume.not-found`, `volume.absent`, `volume.hung`, `volume.read-only`, `volume.busy`.
 pub async fn create(
     server: &Server,
@@ -178,7 +181,8 @@ pub async fn create(
 /// Gives a folder another name, or the members of its project another right. Sessions that mount it go on; those that did not
 /// start are held to the right.
 ///
-/// Errors: `folder.not-found`, `folder.stale`, `folder.owner-only`, `folder.not-of-project`, `role.permission-missing`, `folder.right-missing`; as `create`.
+/// Errors: `folder.not-found`, `folder.stale`, `folder.owner-only`, `folder.not-of-project`, `role.permission-missing`,
+/// `folder.right-missing`; as `create`.
 pub async fn change(
     server: &Server,
     caller: &Caller,
@@ -689,8 +693,8 @@ fn find(
     Ok(found)
 }
 
-/// The folder of that name: one of the subject's own, else one of a project or one that is shared with them, which OWNER/NAME names exactly. Of
-/// several of one owner and name the one of state `prefer`, and of several of those the one that was trashed last.
+/// The folder of that name: one of the subject's own, else one of a project or one that is shared with them, which OWNER/NAME
+/// names exactly. Of several of one owner and name the one of state `prefer`, and of several of those the one that was trashed last.
 ///
 /// Errors: `folder.ambiguous` where several owners have one of that name for the subject.
 fn named(

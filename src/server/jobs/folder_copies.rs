@@ -177,18 +177,9 @@ impl JobKind for TransferJobs {
             let actor = rows.user(user)?.map(|user| user.name.to_string());
             let mut after = Folder {
                 owner: to,
-                state: FolderState::Ready,
                 ..found.folder.clone()
             };
-            let is_gone = match to {
-                FolderOwner::User(receiver) => rows.user(receiver)?.is_none(),
-                FolderOwner::Project(_) => false,
-            };
-            // As the other folders of a user who is gone.
-            if is_gone {
-                after.state = FolderState::Trashed;
-                after.trashed_at = Some(rows.now);
-            }
+            arrive(rows, &mut after)?;
             rows.forget_folder_transfer(id)?;
             rows.forget_shares_of_folder(id)?;
             rows.put_folder(&after)?;
@@ -238,9 +229,22 @@ impl JobKind for TransferJobs {
         let Some(mut folder) = moving else {
             return Ok(());
         };
-        folder.state = FolderState::Ready;
+        arrive(rows, &mut folder)?;
         rows.put_folder(&folder)
     }
+}
+
+/// Makes a folder ready at its owner; it goes to the trash, as their other ones, where that one is gone.
+fn arrive(rows: &Rows<'_>, folder: &mut Folder) -> Result<(), Failure> {
+    let is_gone = match folder.owner {
+        FolderOwner::User(user) => rows.user(user)?.is_none(),
+        FolderOwner::Project(_) => false,
+    };
+    (folder.state, folder.trashed_at) = match is_gone {
+        true => (FolderState::Trashed, Some(rows.now)),
+        false => (FolderState::Ready, None),
+    };
+    Ok(())
 }
 
 fn waits() -> JobProgress {

@@ -299,3 +299,6 @@ fn view_of(found: FolderRecord, offer: FolderTransferRecord) -> FolderTransferVi
         created_by: offer.created_by,
     }
 }
+
+#[cfg(test)]
+mod tests;
