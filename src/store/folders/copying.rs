@@ -153,7 +153,7 @@ impl FolderStore {
         trees::remove(&scope.files().join(id.to_string()))
     }
 
-    /// Lets the link of a folder lead to `own`, whatever stood in its place: one rename. That goes into the trash.
+    /// Lets the link of a folder lead to `own`: one rename. What stood in its place, a link or a directory, goes into the trash.
     fn lead_to(&self, id: FolderId, own: &Path) -> io::Result<()> {
         let place = directory(&self.folders, id);
         let inside = own.strip_prefix(&self.folders).map_err(io::Error::other)?;

@@ -8,6 +8,7 @@ use rules::folder_rights::FolderVerb;
 use rules::names::{FolderId, OperationId};
 use rules::permissions::Permission;
 use rules::refusals;
+use rules::units::Timestamp;
 use serde::Serialize;
 
 use super::files::folder_for;
@@ -22,7 +23,7 @@ use crate::actions::volumes::still_admits;
 use crate::actions::{IdempotencyKey, Once, allowed, once, own_key};
 use crate::catalog::job_kinds::{FOLDER_CLONE, FOLDER_TRANSFER, FolderCloneInput};
 use crate::catalog::jobs::OperationRow;
-use crate::catalog::{Lane, Rows};
+use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server, ServerFault};
 
 /// Operations that are open at once. Higher: a list of them is long. Lower: users wait for each other.
@@ -55,14 +56,13 @@ pub async fn create(
                 Some(volume) if still_admits(view, &caller.subject, volume).is_ok() => Some(volume),
                 _ => None,
             };
-            refuse_taken(view, &copy)?;
-            refuse_full(view, copy.owner)?;
-            match (copy.volume, source.counted) {
-                (None, Some(counted)) => {
-                    refuse_beyond(view, copy.owner, copy.domain, counted.bytes, now)
-                }
-                _ => Ok(()),
+            // A request that was answered is answered again, also where its copy has the name since.
+            if key.is_none() {
+                refuse_taken(view, &copy)?;
+                refuse_full(view, copy.owner)?;
+                fits(view, &copy, &source, now)?;
             }
+            Ok(())
         })?;
     make_directory(server, &copy).await?;
     let id = copy.id;
@@ -74,6 +74,7 @@ pub async fn create(
                 let found = find(rows, &asking, &which, FolderState::Ready, rows.now)?.folder;
                 permitted(rows, &asking.subject, &found, FolderVerb::Clone, rows.now)?;
                 refuse_unready(&found)?;
+                fits(rows, &copy, &found, rows.now)?;
                 insert(rows, &asking, &copy)?;
                 let input = FolderCloneInput {
                     from: found.id,
@@ -100,6 +101,21 @@ pub async fn create(
         value: show(server, begun.value),
         replayed: begun.replayed,
     })
+}
+
+/// Refuses a copy for which its owner has no room, as far as the folder was counted; none is held on a volume.
+///
+/// Errors: `quota.exceeded`.
+fn fits(
+    view: &ReadTransaction<'_>,
+    copy: &Folder,
+    source: &Folder,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    match (copy.volume, source.counted) {
+        (None, Some(counted)) => refuse_beyond(view, copy.owner, copy.domain, counted.bytes, now),
+        _ => Ok(()),
+    }
 }
 
 /// A copy or a transfer of a folder that is under way.
