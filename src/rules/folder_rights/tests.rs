@@ -293,7 +293,7 @@ fn a_folder_is_taken_by_its_new_owner_or_by_leads_of_the_project() {
         subject(OTHER, vec![Grant { role, scope }])
     };
     for (who, owner, expected) in [
-        (subject(OWNER, vec![]), OWNER.into(), true),
+        (subject(OWNER, vec![]), FolderOwner::User(OWNER), true),
         (subject(OTHER, vec![]), OWNER.into(), false),
         (on(GrantRole::Lead), PROJECT.into(), true),
         (on(GrantRole::Member), PROJECT.into(), false),

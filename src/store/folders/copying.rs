@@ -161,7 +161,8 @@ impl FolderStore {
         let beside = trash.join(Uuid::now_v7().simple().to_string());
         symlink(Path::new("..").join(inside), &beside)?;
         renameat_with(CWD, &beside, CWD, &place, RenameFlags::EXCHANGE)?;
-        for changed in [place.parent().unwrap_or(&trash), &trash] {
+        let shard = place.parent().unwrap_or(&trash);
+        for changed in [shard, trash.as_path()] {
             File::open(changed)?.sync_all()?;
         }
         Ok(())
@@ -354,7 +355,8 @@ impl<'a, 'w> TreeCopy<'a, 'w> {
                 // This file system tells of no holes.
                 Err(_) => at,
             };
-            let hole = seek(from, SeekFrom::Hole(begin)).unwrap_or(length);
+            let hole = seek(from, SeekFrom::Hole(begin)).ok();
+            let hole = hole.filter(|hole| *hole > begin).unwrap_or(length);
             let end = hole.min(length);
             at = begin;
             while at < end {
