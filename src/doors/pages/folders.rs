@@ -17,7 +17,7 @@ use rules::units::Timestamp;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::folders::copies::{self, FolderWork};
+use server::actions::folders::copies::{self, FolderOperation};
 use server::actions::folders::{sharing, transfers};
 use server::actions::{folders, storage, volumes};
 
@@ -242,7 +242,11 @@ fn owners(t: Text, caller: &Caller, shared: &[FolderView], chosen: &str) -> Vec<
 }
 
 /// How far work on a folder is, and what calls it off.
-fn under_way(visit: &RequestContext, folder: &FolderView, work: &[FolderWork]) -> (String, String) {
+fn under_way(
+    visit: &RequestContext,
+    folder: &FolderView,
+    work: &[FolderOperation],
+) -> (String, String) {
     let t = visit.text;
     let own = work.iter().find(|one| one.folder == folder.id);
     let percent = own.map_or(0, |one| {
@@ -258,7 +262,11 @@ fn under_way(visit: &RequestContext, folder: &FolderView, work: &[FolderWork]) -
     (words, operation)
 }
 
-fn shared_row(visit: &RequestContext, folder: &FolderView, work: &[FolderWork]) -> SharedFolderRow {
+fn shared_row(
+    visit: &RequestContext,
+    folder: &FolderView,
+    work: &[FolderOperation],
+) -> SharedFolderRow {
     let manages = folder.right == Some(FolderRight::Rwd);
     let is_of_project = folder.owner.kind == FolderOwnerKind::Project;
     let (work, operation) = under_way(visit, folder, work);
@@ -311,7 +319,7 @@ fn space(t: Text, taken: &StorageView) -> FolderSpace {
 fn row(
     visit: &RequestContext,
     folder: &FolderView,
-    work: &[FolderWork],
+    work: &[FolderOperation],
     now: Timestamp,
 ) -> OwnFolderRow {
     let t = visit.text;

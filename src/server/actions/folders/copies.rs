@@ -120,7 +120,7 @@ fn fits(
 
 /// A copy or a transfer of a folder that is under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FolderWork {
+pub struct FolderOperation {
     /// The copy, or the folder on its way.
     pub folder: FolderId,
     pub operation: OperationId,
@@ -130,7 +130,7 @@ pub struct FolderWork {
 }
 
 /// The copies and transfers of the caller that are under way, oldest first.
-pub async fn under_way(server: &Server, caller: &Caller) -> Result<Vec<FolderWork>, Failure> {
+pub async fn under_way(server: &Server, caller: &Caller) -> Result<Vec<FolderOperation>, Failure> {
     allowed(caller, Permission::SessionsRead)?;
     let open = server
         .catalog()
@@ -147,7 +147,7 @@ pub async fn under_way(server: &Server, caller: &Caller) -> Result<Vec<FolderWor
         let folder = row.input.get(field)?.as_str()?.parse().ok()?;
         let seen = server.jobs().progress(row.id);
         let (done, total) = seen.map_or((0, 0), |seen| (seen.done, seen.total));
-        Some(FolderWork {
+        Some(FolderOperation {
             folder,
             operation: row.id,
             done,
