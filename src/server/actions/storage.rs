@@ -123,7 +123,7 @@ pub(crate) fn refuse_beyond(
             let all = all.filter(|one| one.folder.volume.is_none());
             all.filter_map(|one| one.folder.counted)
                 .map(|counted| counted.bytes)
-                .sum()
+                .sum::<u64>()
         }
     };
     match used.saturating_add(bytes) > limit.0 {
