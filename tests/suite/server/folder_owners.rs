@@ -99,8 +99,9 @@ async fn members_use_a_folder_of_their_project_as_its_leads_say() {
     let refused = mkdir(&the_box, jae, &corpus, "new").await;
     assert_eq!(refused, "403 folder.right-missing");
     let mounts = json!([{"folder": "vision/corpus", "at": "/data"}]);
-    let asked_mount = json!({"command": ["true"], "kind": "batch", "mounts": mounts});
-    let launched = the_box.launch(jae, asked_mount).await;
+    let wanted =
+        json!({"command": ["true"], "kind": "batch", "project": "default", "mounts": mounts});
+    let launched = the_box.launch(jae, wanted).await;
     let session = launched.get("sessions").map_or(&launched, |all| &all[0]);
     assert_eq!(session["mounts"][0]["access"], "ro", "{launched}");
     let refused = change(&the_box, jae, &corpus, json!({"members": "rw"})).await;
