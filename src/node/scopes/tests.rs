@@ -425,7 +425,7 @@ fn the_quota_of_the_disk_itself_holds_scopes_where_it_is_switched_on() {
     };
     let scopes = NodeScopes::of(disk.at(), Clock::system());
     assert_eq!(scopes.enforcement(), StorageEnforcement::Native);
-    let scope = |owner| ScopePlace::of(&disk.at(), owner);
+    let scope = |owner: UserId| ScopePlace::of(&disk.at(), owner);
     let (kim, lee) = (scope(KIM), scope(LEE));
     for one in [&kim, &lee] {
         drop(scopes.enter(one, Some(LIMIT)).expect("made"));
