@@ -170,7 +170,7 @@ impl Server {
                     Arc::new(jobs::import::ImportJobs {
                         catalog: catalog.clone(),
                         lazy_stores: Arc::clone(&lazy_stores),
-                        data,
+                        data: data.clone(),
                         server: WeakServer(server.clone()),
                     }),
                     Arc::new(jobs::gpu_self_test::SelfTestJobs(WeakServer(
@@ -178,9 +178,10 @@ impl Server {
                     ))),
                     Arc::new(jobs::commit::CommitJobs(WeakServer(server.clone()))),
                     Arc::new(jobs::folder_copies::CloneJobs(WeakServer(server.clone()))),
-                    Arc::new(jobs::folder_copies::TransferJobs(WeakServer(
-                        server.clone(),
-                    ))),
+                    Arc::new(jobs::folder_copies::TransferJobs {
+                        server: WeakServer(server.clone()),
+                        data,
+                    }),
                 ],
             ),
             lazy_stores,

@@ -963,10 +963,18 @@ mod tests {
         let ended = ended.expect_err("cancelled");
         assert_eq!(ended.code(), Some("folder.copy-cancelled"));
         assert!(left.exists(), "half-made");
-        store.give_up_rehome(ID, OWNER.into()).expect("removed");
+        let give_up = || store.give_up_rehome(ID, NEXT.into(), OWNER.into());
+        give_up().expect("removed");
         assert!(!left.exists());
         assert_eq!(scope_of(data.path(), ID), Some(store.scope(NEXT)));
         assert_eq!(fs::read_to_string(&file).expect("there"), "text");
+        store
+            .rehome(ID, NEXT.into(), limit, &mut |_| Ok(()))
+            .expect("moved");
+        let former = store.scope(NEXT).files().join(ID.to_string());
+        fs::create_dir(&former).expect("as a crash leaves it");
+        give_up().expect("it stays where it is");
+        assert!(left.exists() && !former.exists());
     }
 
     #[test]

@@ -205,7 +205,8 @@ impl Rows<'_> {
     }
 
     /// Takes the shares back that are with a user who is gone, and those of their folders: what lies in the trash then is
-    /// not brought back by users whom it was shared with. Offers to them and of theirs go, too.
+    /// not brought back by users whom it was shared with. Offers to them and of theirs go, too; one
+    /// that was taken keeps the name of its folder at its new owner until its operation ends.
     pub(super) fn forget_folder_shares_of(&self, user: UserId) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
@@ -216,7 +217,8 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "delete from folder_transfer
-                 where user = ?1 or folder in (select id from folder where owner = ?1)",
+                 where user = ?1
+                     or folder in (select id from folder where owner = ?1 and state <> 'transferring')",
             )?
             .execute([user.0.as_bytes()])?;
         Ok(())

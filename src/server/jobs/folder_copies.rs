@@ -1,18 +1,23 @@
 //! Copies the files of folders: into an own copy of a user, and into the scope of another owner, where the file system of their
 //! limit is another one. A crash leaves an open row; the next start does all of it again. A copy that is not whole goes with its
-//! row; a folder that did not get to its new owner is its old one's as before.
+//! row; a folder that did not get to its new owner is its old one's as before. Whose scope its link leads to, theirs it is: one
+//! that got there is its new owner's, also where its operation failed or was called off behind that.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rules::folder::{Folder, FolderOwner, FolderState};
+use rules::folder::{Folder, FolderOwner, FolderState, MountAccess};
+use rules::folder_rights::leads;
 use rules::names::{FolderId, OperationId, UserId};
 use rules::refusal::Refusal;
 use rules::refusals;
+use rules::tenancy::TenantState;
 use rules::units::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use store::folders::FolderLimit;
 use store::folders::failure::FolderError;
+use store::folders::{FolderLimit, FolderStore, scope_of};
+use store::quota::ScopePlace;
 
 use super::outcome::{JobFailure, JobProgress, JobResult};
 use super::runner::{JobKind, RunningJob};
@@ -42,7 +47,11 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct CloneJobs(pub(crate) WeakServer);
 
 /// The transfers of one server.
-pub(crate) struct TransferJobs(pub(crate) WeakServer);
+pub(crate) struct TransferJobs {
+    pub(crate) server: WeakServer,
+    /// The server's data directory.
+    pub(crate) data: PathBuf,
+}
 
 impl JobKind for CloneJobs {
     fn name(&self) -> &'static str {
@@ -148,50 +157,21 @@ impl JobKind for TransferJobs {
     }
 
     fn run(&self, job: &RunningJob<'_>) -> Result<JobResult, JobFailure> {
-        let server = self.0.upgrade().ok_or(JobFailure::Interrupted)?;
+        let server = self.server.upgrade().ok_or(JobFailure::Interrupted)?;
         let input: FolderTransferInput = input(job.row)?;
         let (before, to) = owners(&input)?;
         let (id, user) = (input.folder, job.row.user);
         let store = server.folders()?;
-        stand_still(job)?;
-        let whole = store.measure(id, MAX_COUNTED).map_err(folder_failure)?;
-        let look = |view: &ReadTransaction<'_>| {
-            let folder = moving(view, user, id)?;
-            let now = now_of(&server);
-            if folder.volume.is_none() {
-                refuse_beyond(view, to, folder.domain, whole.bytes, now)?;
-            }
-            folder_limit(view, to, folder.domain, now)
-        };
-        let bytes = server
-            .catalog()
-            .read_now("look at a folder to transfer", look)?;
-        let allowed = |view: &ReadTransaction<'_>| moving(view, user, id).map(|_| ());
-        let mut watch = watch(&server, job, whole.bytes, &allowed);
-        let limit = FolderLimit { owner: to, bytes };
-        store
-            .rehome(id, before, limit, &mut watch)
-            .map_err(folder_error)?;
+        match self.has_moved(id, to) {
+            // An earlier run got so far: there is no way back.
+            true => store
+                .give_up_rehome(id, before, to)
+                .map_err(folder_failure)?,
+            false => move_files(&server, job, &store, id, (before, to))?,
+        }
         Ok(Box::new(move |rows| {
-            let found = rows.folder(id)?.ok_or_else(refusals::folder_not_found)?;
-            let actor = rows.user(user)?.map(|user| user.name.to_string());
-            let mut after = Folder {
-                owner: to,
-                ..found.folder.clone()
-            };
-            arrive(rows, &mut after)?;
-            rows.forget_folder_transfer(id)?;
-            rows.forget_shares_of_folder(id)?;
-            rows.put_folder(&after)?;
-            rows.forget_storage()?;
-            let named = rows.folder(id)?.ok_or_else(refusals::folder_not_found)?;
-            let actor = actor.unwrap_or_default();
-            let told = (found.owner_name.as_str(), named.owner_name.as_str());
-            // Whose it was hears of it, and whose it is.
-            for seen in [&found.folder, &named.folder] {
-                note(rows, &actor, seen, "folder.transferred", told)?;
-            }
-            Ok(json!({"folder": id, "name": after.name}))
+            let name = hand_over(rows, user, id, to)?.name;
+            Ok(json!({"folder": id, "name": name}))
         }))
     }
 
@@ -204,34 +184,106 @@ impl JobKind for TransferJobs {
     }
 
     fn discard(&self, row: &OperationRow, _refusal: &Refusal) {
-        let Some(server) = self.0.upgrade() else {
+        let Some(server) = self.server.upgrade() else {
             return;
         };
-        let removed = input::<FolderTransferInput>(row).and_then(|input| {
-            let (_, to) = owners(&input)?;
-            Ok((input.folder, to))
+        let read = input::<FolderTransferInput>(row).and_then(|input| {
+            let (before, to) = owners(&input)?;
+            Ok((input.folder, before, to))
         });
-        let removed = removed.map_err(Failure::from).and_then(|(id, to)| {
+        let removed = read.map_err(Failure::from).and_then(|(id, before, to)| {
             let store = server.folders()?;
-            store.give_up_rehome(id, to).map_err(folder_failure)
+            store.give_up_rehome(id, before, to).map_err(folder_failure)
         });
         tell(removed);
     }
 
-    /// The folder is its owner's as before; the offer stands.
+    /// The folder is its owner's as before, and the offer stands; one whose files got to its new owner is theirs.
     fn give_up(&self, rows: &Rows<'_>, job: OperationId) -> Result<(), Failure> {
         let Some(row) = rows.operation(job)? else {
             return Ok(());
         };
         let input: FolderTransferInput = input(&row)?;
+        let (_, to) = owners(&input)?;
         let found = rows.folder(input.folder)?.map(|found| found.folder);
         let moving = found.filter(|folder| folder.state == FolderState::Transferring);
         let Some(mut folder) = moving else {
             return Ok(());
         };
+        if self.has_moved(folder.id, to) {
+            return hand_over(rows, row.user, folder.id, to).map(|_| ());
+        }
         arrive(rows, &mut folder)?;
         rows.put_folder(&folder)
     }
+}
+
+impl TransferJobs {
+    /// Whether the files of a folder lie in the scope of an owner. Costs one look at a link.
+    fn has_moved(&self, id: FolderId, to: FolderOwner) -> bool {
+        scope_of(&self.data, id) == Some(ScopePlace::of(&self.data, to))
+    }
+}
+
+/// Moves the files of a folder into the scope of its new owner, where limits are held.
+fn move_files(
+    server: &Server,
+    job: &RunningJob<'_>,
+    store: &FolderStore,
+    id: FolderId,
+    (before, to): (FolderOwner, FolderOwner),
+) -> Result<(), JobFailure> {
+    let user = job.row.user;
+    stand_still(job)?;
+    let whole = store.measure(id, MAX_COUNTED).map_err(folder_failure)?;
+    let look = |view: &ReadTransaction<'_>| {
+        let now = now_of(server);
+        let folder = moving(view, user, to, id, now)?;
+        if folder.volume.is_none() {
+            refuse_beyond(view, to, folder.domain, whole.bytes, now)?;
+        }
+        folder_limit(view, to, folder.domain, now)
+    };
+    let bytes = server
+        .catalog()
+        .read_now("look at a folder to transfer", look)?;
+    let allowed =
+        |view: &ReadTransaction<'_>| moving(view, user, to, id, now_of(server)).map(|_| ());
+    let mut watch = watch(server, job, whole.bytes, &allowed);
+    let limit = FolderLimit { owner: to, bytes };
+    store
+        .rehome(id, before, limit, &mut watch)
+        .map_err(folder_error)?;
+    Ok(())
+}
+
+/// Writes that a folder is another owner's. What its former owner gave others ends: shares, and what members may do.
+fn hand_over(
+    rows: &Rows<'_>,
+    user: UserId,
+    id: FolderId,
+    to: FolderOwner,
+) -> Result<Folder, Failure> {
+    let found = rows.folder(id)?.ok_or_else(refusals::folder_not_found)?;
+    let actor = rows.user(user)?.map(|user| user.name.to_string());
+    let mut after = Folder {
+        owner: to,
+        members: MountAccess::Ro,
+        ..found.folder.clone()
+    };
+    arrive(rows, &mut after)?;
+    rows.forget_folder_transfer(id)?;
+    rows.forget_shares_of_folder(id)?;
+    rows.put_folder(&after)?;
+    rows.forget_storage()?;
+    let named = rows.folder(id)?.ok_or_else(refusals::folder_not_found)?;
+    let actor = actor.unwrap_or_default();
+    let told = (found.owner_name.as_str(), named.owner_name.as_str());
+    // Whose it was hears of it, and whose it is.
+    for seen in [&found.folder, &named.folder] {
+        note(rows, &actor, seen, "folder.transferred", told)?;
+    }
+    Ok(after)
 }
 
 /// Makes a folder ready at its owner; it goes to the trash, as their other ones, where that one is gone.
@@ -240,6 +292,10 @@ fn arrive(rows: &Rows<'_>, folder: &mut Folder) -> Result<(), Failure> {
         FolderOwner::User(user) => rows.user(user)?.is_none(),
         FolderOwner::Project(_) => false,
     };
+    if is_gone {
+        rows.forget_folder_transfer(folder.id)?;
+        rows.forget_shares_of_folder(folder.id)?;
+    }
     (folder.state, folder.trashed_at) = match is_gone {
         true => (FolderState::Trashed, Some(rows.now)),
         false => (FolderState::Ready, None),
@@ -285,7 +341,7 @@ fn now_of(server: &Server) -> Timestamp {
     server.clock().now()
 }
 
-/// The copy that is under way, for a user who may still read what it is a copy of.
+/// The copy that is under way, for a user who may still read what it is a copy of, and make folders of its owner.
 ///
 /// Errors: `folder.not-found`.
 fn copied(
@@ -295,25 +351,52 @@ fn copied(
     now: Timestamp,
 ) -> Result<Folder, Failure> {
     let missing = || Failure::from(refusals::folder_not_found());
-    let is_active = view.user(user)?.is_some_and(|user| !user.suspended);
     let source = view.folder(from)?.map(|found| found.folder);
     let source = source.filter(|source| source.state == FolderState::Ready);
     let source = source.ok_or_else(missing)?;
     let right = view.right_to_files(user, &source, now)?;
     let copy = view.folder(to)?.map(|found| found.folder);
-    let copy = copy.filter(|copy| copy.state == FolderState::Copying);
-    copy.filter(|_| is_active && right.is_some())
-        .ok_or_else(missing)
+    let copy = copy.filter(|copy| copy.state == FolderState::Copying && right.is_some());
+    let copy = copy.ok_or_else(missing)?;
+    match acts_for(view, user, copy.owner, now)? {
+        true => Ok(copy),
+        false => Err(missing()),
+    }
 }
 
-/// The folder that is on its way, for a user whose account is not closed.
+/// The folder that is on its way, for a user who may still take it over.
 ///
 /// Errors: `folder.not-found`.
-fn moving(view: &ReadTransaction<'_>, user: UserId, id: FolderId) -> Result<Folder, Failure> {
-    let is_active = view.user(user)?.is_some_and(|user| !user.suspended);
+fn moving(
+    view: &ReadTransaction<'_>,
+    user: UserId,
+    to: FolderOwner,
+    id: FolderId,
+    now: Timestamp,
+) -> Result<Folder, Failure> {
+    let may = acts_for(view, user, to, now)?;
     let found = view.folder(id)?.map(|found| found.folder);
-    let found = found.filter(|one| is_active && one.state == FolderState::Transferring);
+    let found = found.filter(|one| may && one.state == FolderState::Transferring);
     Ok(found.ok_or_else(refusals::folder_not_found)?)
+}
+
+/// Whether a user, whose account is not closed, is the owner that a folder is to have, or leads the project that is, which is
+/// not archived.
+fn acts_for(
+    view: &ReadTransaction<'_>,
+    user: UserId,
+    owner: FolderOwner,
+    now: Timestamp,
+) -> Result<bool, Failure> {
+    let Some(found) = view.user(user)?.filter(|found| !found.suspended) else {
+        return Ok(false);
+    };
+    let project = match owner {
+        FolderOwner::User(owner) => return Ok(owner == user),
+        FolderOwner::Project(project) => project,
+    };
+    let state = view.project(project)?.map(|found| found.state);
+    Ok(state == Some(TenantState::Active) && leads(&found.grants_at(now), project))
 }
 
 /// Waits for changes of files that were begun: no new one begins in a folder that is on its way.

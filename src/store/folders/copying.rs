@@ -24,7 +24,9 @@ use uuid::Uuid;
 use super::beneath::FolderTop;
 use super::failure::{FolderError, fault};
 use super::found::FoundFolder;
-use super::{DATA, FolderLimit, FolderStore, REMOVED, TRASH, directory, make, open_to_all, unlink};
+use super::{
+    DATA, FolderLimit, FolderStore, REMOVED, TRASH, directory, make, open_to_all, scope_of, unlink,
+};
 use crate::folders::staging::refuse_full_disk;
 use crate::trees::{self, Thrown, Trash};
 
@@ -142,11 +144,19 @@ impl FolderStore {
         self.forget_former(id, before).map_err(told)
     }
 
-    /// Removes the half-made directory of a folder from the scope of an owner who did not get it.
-    pub fn give_up_rehome(&self, id: FolderId, owner: FolderOwner) -> io::Result<()> {
-        let held = self.find(id)?.and_then(|found| found.scope);
+    /// Removes the half-made directory of a folder from the scope of an owner who did not get it. One whose link leads there
+    /// already stays: then what is left in the scope of `before` goes.
+    pub fn give_up_rehome(
+        &self,
+        id: FolderId,
+        before: FolderOwner,
+        owner: FolderOwner,
+    ) -> io::Result<()> {
         let scope = self.scope(owner);
-        if held.is_some_and(|(held, _)| held == scope) || !scope.directory().is_dir() {
+        if scope_of(&self.data, id).as_ref() == Some(&scope) {
+            return self.forget_former(id, before);
+        }
+        if !scope.directory().is_dir() {
             return Ok(());
         }
         let _lease = self.keeper.enter(&scope, None)?;

@@ -28,6 +28,8 @@ use crate::{Failure, Server, ServerFault};
 
 /// Operations that are open at once. Higher: a list of them is long. Lower: users wait for each other.
 const MAX_OPEN: usize = 64;
+/// The same of one user. Higher: few users keep all others from theirs. Lower: many folders are copied in turns.
+const MAX_OWN: usize = 8;
 
 /// Begins to copy a folder into a new one of the caller's own, or of a project that they lead; gives the operation, whose
 /// result names the copy. It lies on the volume of the first one where its owner may make folders there.
@@ -172,10 +174,12 @@ pub(super) fn begin(
     input: &impl Serialize,
 ) -> Result<OperationId, Failure> {
     let open = rows.open_operations()?;
-    if open.len() >= MAX_OPEN {
-        return Err(refusals::operation_too_many(open.len())
-            .retry_after(60)
-            .into());
+    let own = open.iter().filter(|row| row.user == caller.subject.user);
+    let own = own.count();
+    for (count, most) in [(own, MAX_OWN), (open.len(), MAX_OPEN)] {
+        if count >= most {
+            return Err(refusals::operation_too_many(count).retry_after(60).into());
+        }
     }
     let input = serde_json::to_value(input)
         .map_err(|error| ServerFault::new("keep what to do with a folder", error))?;

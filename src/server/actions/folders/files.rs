@@ -701,7 +701,7 @@ pub(super) fn folder_for(
 }
 
 /// The lease of a stream into or out of a folder: that of its caller, which ends too where they may not do `verb` with the
-/// folder any more, at most `LEASE_LOOK` after that. Costs two reads by key a look.
+/// folder any more, or it is on its way to another owner, at most `LEASE_LOOK` after that. Costs two reads by key a look.
 pub fn lease(server: &Server, caller: &Caller, folder: FolderId, verb: FolderVerb) -> Lease {
     let proof = access::lease(server, caller);
     let (server, caller) = (server.clone(), caller.clone());
@@ -740,7 +740,16 @@ fn may_still(
                 .folder(folder)?
                 .ok_or_else(refusals::folder_not_found)?;
             permitted(view, &caller.subject, &found.folder, verb, now)?;
-            Ok(())
+            // What came behind the copy of a folder on its way would be lost.
+            match found.folder.state {
+                FolderState::Transferring => {
+                    Err(refusals::folder_transferring(&found.folder.name).into())
+                }
+                FolderState::Ready
+                | FolderState::Copying
+                | FolderState::Trashed
+                | FolderState::Purging => Ok(()),
+            }
         })
 }
 

@@ -7,11 +7,12 @@ use std::collections::BTreeSet;
 use api::folders::{FolderOwnerView, FolderTransferView, NewFolderTransferBody};
 use api::operations::OperationView;
 use rules::folder::{Folder, FolderKind, FolderOwner, FolderState};
-use rules::folder_rights::{FolderVerb, speaks_for};
+use rules::folder_rights::{FolderVerb, leads, speaks_for};
 use rules::names::{FolderId, OperationId};
 use rules::permissions::{Permission, Subject};
 use rules::refusals;
 use rules::tenancy::TenantState;
+use rules::units::Timestamp;
 
 use super::copies::{begin, label};
 use super::sharing::sessions_of;
@@ -30,11 +31,15 @@ use crate::catalog::job_kinds::{FOLDER_TRANSFER, FolderTransferInput};
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server, ServerFault};
 
+/// Folders that are offered to one owner at once. Higher: their list is longer, and each new name of theirs costs a look at all.
+/// Lower: a lab that hands its folders over does so in turns.
+const MAX_OFFERS: usize = 200;
+
 /// Offers a folder to a user or a project, in the place of an offer of it that is there. Nothing changes until it is taken.
 ///
 /// Errors: `folder.not-found`, `folder.ambiguous`, `folder.owner-only`, `folder.home-shared`, `folder.in-trash`,
 /// `folder.copying`, `folder.transferring`, `folder.share-target`, `folder.share-unknown`, `folder.project-unknown`,
-/// `project.archived`.
+/// `folder.offers-many`, `project.archived`.
 pub async fn offer(
     server: &Server,
     caller: &Caller,
@@ -53,6 +58,11 @@ pub async fn offer(
             }
             refuse_unready(folder)?;
             let to = receiver(rows, &caller, folder, &asked)?;
+            let offers = rows.folder_transfers_to(to)?;
+            let is_new = offers.iter().all(|offer| offer.folder != folder.id);
+            if is_new && offers.len() >= MAX_OFFERS {
+                return Err(refusals::folder_offers_many(MAX_OFFERS).into());
+            }
             rows.put_folder_transfer(folder.id, to, caller.name.as_str())?;
             let offer = offer_of(rows, folder.id)?;
             let code = "folder.offered";
@@ -151,14 +161,14 @@ pub async fn withdraw(server: &Server, caller: &Caller, which: &str) -> Result<(
 /// The folders that other owners offer to the caller, or to projects that they lead, oldest offer first.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<FolderTransferView>, Failure> {
     somewhere(caller, Permission::SessionsRead)?;
-    let subject = &caller.subject;
+    let (subject, now) = (&caller.subject, server.clock().now());
     server.catalog().read_now("list offers of folders", |view| {
         let mut receivers = BTreeSet::from([FolderOwner::User(subject.user)]);
         receivers.extend(projects_of(subject).into_iter().map(FolderOwner::Project));
         let mut all = Vec::new();
         for to in receivers {
             for offer in view.folder_transfers_to(to)? {
-                if let Some(found) = takeable(view, subject, &offer)? {
+                if let Some(found) = takeable(view, subject, &offer, now)? {
                     all.push(view_of(found, offer));
                 }
             }
@@ -179,7 +189,7 @@ pub async fn accept(server: &Server, caller: &Caller, id: &str) -> Result<Operat
     let begun = server
         .catalog()
         .write(Lane::Requests, "take a folder over", move |rows| {
-            let (found, offer) = taken(rows, &caller, id)?;
+            let (found, offer) = taken(rows, &caller, id, rows.now)?;
             let before = found.folder;
             refuse_unready(&before)?;
             refuse_mounted(&before, &sessions_of(rows, id)?)?;
@@ -232,7 +242,7 @@ pub async fn decline(server: &Server, caller: &Caller, id: &str) -> Result<(), F
     server
         .catalog()
         .write(Lane::Requests, "refuse an offered folder", move |rows| {
-            let (found, offer) = taken(rows, &caller, id)?;
+            let (found, offer) = taken(rows, &caller, id, rows.now)?;
             refuse_unready(&found.folder)?;
             rows.forget_folder_transfer(id)?;
             let (code, told) = ("folder.transfer-declined", offer.to_name.as_str());
@@ -246,10 +256,11 @@ fn taken(
     view: &ReadTransaction<'_>,
     caller: &Caller,
     id: FolderId,
+    now: Timestamp,
 ) -> Result<(FolderRecord, FolderTransferRecord), Failure> {
     let missing = || Failure::from(refusals::folder_transfer_not_found());
     let offer = view.folder_transfer(id)?.ok_or_else(missing)?;
-    let found = takeable(view, &caller.subject, &offer)?.ok_or_else(missing)?;
+    let found = takeable(view, &caller.subject, &offer, now)?.ok_or_else(missing)?;
     Ok((found, offer))
 }
 
@@ -258,6 +269,7 @@ fn takeable(
     view: &ReadTransaction<'_>,
     subject: &Subject,
     offer: &FolderTransferRecord,
+    now: Timestamp,
 ) -> Result<Option<FolderRecord>, Failure> {
     if !speaks_for(subject, offer.to) {
         return Ok(None);
@@ -272,7 +284,23 @@ fn takeable(
         }),
     };
     let is_kept = found.folder.trashed_at.is_none();
-    Ok(Some(found).filter(|_| is_of_domain && is_kept))
+    let is_given = still_gives(view, found.folder.owner, offer, now)?;
+    Ok(Some(found).filter(|_| is_of_domain && is_kept && is_given))
+}
+
+/// Whether who offered a folder may give it away by now: who leads its project no more takes nothing out of it.
+fn still_gives(
+    view: &ReadTransaction<'_>,
+    owner: FolderOwner,
+    offer: &FolderTransferRecord,
+    now: Timestamp,
+) -> Result<bool, Failure> {
+    let FolderOwner::Project(project) = owner else {
+        return Ok(true);
+    };
+    let by = view.user_named(&offer.created_by)?;
+    let by = by.filter(|by| !by.suspended);
+    Ok(by.is_some_and(|by| leads(&by.grants_at(now), project)))
 }
 
 /// The folder that is meant, for its owner.
