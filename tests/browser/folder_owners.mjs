@@ -55,13 +55,13 @@ test("a project's folder is copied by a member, and the copy goes to its lead", 
   await owner.fill("#name", "corpus");
   await owner.selectOption("#project", "vision");
   await owner.click("form[action='/folders'] button.pri");
-  await owner.locator("a.nm", { hasText: "project vision/corpus" }).waitFor();
+  await owner.locator("a.nm", { hasText: "vision/corpus" }).waitFor();
   assert.deepEqual(await violations(owner), []);
   assert.equal(await overflow(owner), 0);
 
   // The member reads it, and makes an own copy.
   await colleague.goto(`${house.origin}/folders`);
-  await colleague.locator("a.nm", { hasText: "project vision/corpus" }).click();
+  await colleague.locator("a.nm", { hasText: "vision/corpus" }).click();
   await colleague.locator("h1", { hasText: "corpus" }).waitFor();
   await colleague.locator("a[href$='/owner']").click();
   await colleague.locator("h1", { hasText: "Copy or give away corpus" }).waitFor();
@@ -83,7 +83,7 @@ test("a project's folder is copied by a member, and the copy goes to its lead", 
   await colleague.selectOption("select[name=owner]", "vision");
   await colleague.click("form.filter button");
   assert.equal(await colleague.locator("a.nm", { hasText: /^mine$/ }).count(), 0);
-  await colleague.locator("a.nm", { hasText: "project vision/corpus" }).waitFor();
+  await colleague.locator("a.nm", { hasText: "vision/corpus" }).waitFor();
 
   // The copy is given away, and taken.
   await colleague.goto(`${house.origin}/folders`);

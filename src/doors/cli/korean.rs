@@ -476,7 +476,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     (
         "folder members",
-        "프로젝트 구성원이 폴더의 파일에 갖는 권한을 정합니다",
+        "폴더의 파일에 대한 프로젝트 구성원의 권한을 정합니다",
     ),
     (
         "folder clone",
