@@ -261,3 +261,35 @@ async fn a_folder_goes_to_a_project_whose_lead_takes_it() {
     let refused = the_box.post(jae, &transfer, json!({"user": "jae"})).await;
     assert_eq!(refused.short(), "403 folder.owner-only");
 }
+
+/// Who leads a project no more takes nothing out of it by an offer that was made before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_offer_out_of_a_project_ends_with_its_lead() {
+    let the_box = TheBox::open().await;
+    vision(&the_box).await;
+    let (mina, jae) = (&the_box.mina, &the_box.jae);
+    let asked = json!({"name": "corpus", "project": "vision", "members": "rw"});
+    let corpus = folder(&the_box, mina, asked).await;
+    let transfer = format!("{corpus}/transfer");
+    let offered = the_box.post(mina, &transfer, json!({"user": "jae"})).await;
+    assert_eq!(offered.status, 201, "{}", offered.short());
+    let id = corpus.rsplit('/').next().expect("an id");
+    let accept = format!("/api/v1/folder-transfers/{id}/accept");
+    member(&the_box, "mina", "member").await;
+    let listed = the_box.get(jae, "/api/v1/folder-transfers").await.json();
+    assert_eq!(listed["items"], json!([]));
+    let taken = the_box.post(jae, &accept, json!({})).await;
+    assert_eq!(taken.short(), "404 folder.transfer-not-found");
+
+    member(&the_box, "mina", "lead").await;
+    let begun = the_box.post(jae, &accept, json!({})).await;
+    let ended = over(&the_box, jae, begun).await;
+    assert_eq!(ended["state"], "succeeded", "{ended}");
+    let shown = the_box.get(jae, &corpus).await.json();
+    assert_eq!(
+        (&shown["owner"]["name"], &shown["members"]),
+        (&json!("jae"), &Value::Null)
+    );
+    let gone = the_box.get(mina, &corpus).await;
+    assert_eq!(gone.short(), "404 folder.not-found");
+}

@@ -86,6 +86,47 @@ async fn a_folder_that_does_not_fit_the_limit_is_neither_taken_over_nor_copied()
 }
 
 #[tokio::test]
+async fn a_user_has_so_many_offers_and_works_on_folders() {
+    let two = TwoDomains::open().await;
+    let server = &two.server;
+    let id = two.made(&two.abe, "data").await.id;
+    let (eve, abe) = (two.eve.subject.user, two.abe.clone());
+    server
+        .catalog()
+        .write(Lane::Requests, "offer many folders", move |rows| {
+            let data = rows.folder(id)?.expect("a folder").folder;
+            for number in 1..=MAX_OFFERS as u128 {
+                let other = Folder {
+                    id: FolderId(uuid::Uuid::from_u128(number)),
+                    name: rules::folder::FolderName::parse(&format!("f{number}"))?,
+                    ..data.clone()
+                };
+                rows.insert_folder(&other)?;
+                rows.put_folder_transfer(other.id, eve.into(), "abe")?;
+            }
+            let input = serde_json::json!({"folder": id});
+            for _ in 0..8 {
+                begin(rows, &abe, FOLDER_TRANSFER, &input)?;
+            }
+            Ok(())
+        })
+        .await
+        .unwrap();
+    let refused = offer(server, &two.abe, "data", to("eve")).await;
+    assert_eq!(code(refused), "folder.offers-many");
+    // One that is there already is offered to her again.
+    offer(server, &two.abe, "f1", to("eve")).await.unwrap();
+    let abe = two.abe.clone();
+    let more = server
+        .catalog()
+        .write(Lane::Requests, "begin one more", move |rows| {
+            begin(rows, &abe, FOLDER_TRANSFER, &serde_json::json!({}))
+        })
+        .await;
+    assert_eq!(code(more), "operation.too-many");
+}
+
+#[tokio::test]
 async fn a_home_keeps_its_owner() {
     let two = TwoDomains::open().await;
     let launched = launches::launch(&two.server, &two.abe, mounting("one", "home"), None).await;
