@@ -1,8 +1,8 @@
 //! Folders: directories that outlive sessions, and the files in them.
 
-use rules::folder::{Folder, FolderKind, FolderName, FolderState, MountAccess};
+use rules::folder::{Folder, FolderKind, FolderName, FolderOwner, FolderState, MountAccess};
 use rules::folder_path::FolderEntryKind;
-use rules::folder_rights::FolderRight;
+use rules::folder_rights::{EffectiveRight, FolderRight};
 use rules::names::{FolderId, FolderShareId, SessionName, UploadId};
 use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,16 +14,52 @@ use crate::values::{
     FolderEntryKindShape, FolderKindShape, FolderRightShape, FolderStateShape, MountAccessShape,
 };
 
+/// Whose a folder is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = FolderOwner)]
+pub struct FolderOwnerView {
+    pub kind: FolderOwnerKind,
+    #[schema(value_type = String, format = Uuid)]
+    pub id: Uuid,
+    pub name: String,
+}
+
+/// What owns a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FolderOwnerKind {
+    User,
+    /// Its leads do with the folder what a user does with their own.
+    Project,
+}
+
+impl FolderOwnerView {
+    pub fn new(owner: FolderOwner, name: String) -> Self {
+        let kind = match owner {
+            FolderOwner::User(_) => FolderOwnerKind::User,
+            FolderOwner::Project(_) => FolderOwnerKind::Project,
+        };
+        Self {
+            kind,
+            id: owner.id(),
+            name,
+        }
+    }
+}
+
 /// One folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Folder)]
 pub struct FolderView {
     #[schema(value_type = String, format = Uuid)]
     pub id: FolderId,
-    /// Unique among the folders of its owner that are ready.
+    /// Unique among the folders of its owner that are not in the trash.
     #[schema(value_type = String)]
     pub name: FolderName,
-    pub owner: Owner,
+    pub owner: FolderOwnerView,
+    /// What members of the project may do with its files that owns it; null where a user owns it.
+    #[schema(value_type = Option<MountAccessShape>)]
+    pub members: Option<MountAccess>,
     /// `home` is made by the first session of its owner that mounts `home`.
     #[schema(value_type = FolderKindShape)]
     pub kind: FolderKind,
@@ -31,6 +67,8 @@ pub struct FolderView {
     pub state: FolderState,
     /// The volume that it lies on; null: the box's own disk.
     pub volume: Option<String>,
+    /// The caller may give it to another owner: it is their own, or they lead the project that owns it.
+    pub owned: bool,
     /// What the caller may do: `ro` reads its files, `rw` changes them, too, `rwd` renames, trashes and shares the folder, too,
     /// as its owner may. Null: nothing with its files.
     #[schema(value_type = Option<FolderRightShape>)]
@@ -57,22 +95,24 @@ pub struct FolderView {
 }
 
 impl FolderView {
-    /// `volume`: the name of the volume that it lies on.
+    /// `owner`: the name of its owner. `volume`: the name of the volume that it lies on.
     pub fn new(
         folder: Folder,
-        owner: Owner,
+        owner: String,
         volume: Option<String>,
-        right: Option<FolderRight>,
+        right: Option<EffectiveRight>,
     ) -> Self {
         let purge_at = folder.purge_at();
         Self {
             id: folder.id,
             name: folder.name,
-            owner,
+            owner: FolderOwnerView::new(folder.owner, owner),
+            members: folder.owner.project().map(|_| folder.members),
             kind: folder.kind,
             state: folder.state,
             volume,
-            right,
+            owned: right.is_some_and(|right| right.owns),
+            right: right.and_then(|right| right.files),
             created_at: folder.created_at,
             used_at: folder.used_at,
             trashed_at: folder.trashed_at,
@@ -85,7 +125,7 @@ impl FolderView {
     }
 }
 
-/// A folder of the caller's own.
+/// A folder of the caller's own, or of a project that they lead.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = NewFolder)]
 #[serde(deny_unknown_fields)]
@@ -95,6 +135,13 @@ pub struct NewFolderBody {
     /// Name or id of the volume that it is to lie on; `default`, and where it is left out: the box's own disk.
     #[serde(default)]
     pub volume: Option<String>,
+    /// Name of a project of the caller's domain that they lead; left out: it is the caller's own.
+    #[serde(default)]
+    pub project: Option<String>,
+    /// What members of that project may do with its files; `ro` where it is left out.
+    #[serde(default)]
+    #[schema(value_type = Option<MountAccessShape>)]
+    pub members: Option<MountAccess>,
 }
 
 /// A merge patch: what is left out stays.
@@ -103,6 +150,54 @@ pub struct NewFolderBody {
 #[serde(deny_unknown_fields)]
 pub struct FolderPatchBody {
     pub name: Option<String>,
+    /// What members of the project may do with its files that owns it.
+    #[schema(value_type = Option<MountAccessShape>)]
+    pub members: Option<MountAccess>,
+}
+
+/// An own copy of a folder.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = NewFolderCopy)]
+#[serde(deny_unknown_fields)]
+pub struct NewFolderCopyBody {
+    /// As of a new folder.
+    pub name: String,
+    /// As of a new folder.
+    #[serde(default)]
+    pub project: Option<String>,
+}
+
+/// Whom a folder is to belong to: a user, or a project.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = NewFolderTransfer)]
+#[serde(deny_unknown_fields)]
+pub struct NewFolderTransferBody {
+    /// A user of the folder's domain.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// A project of that domain, of which the caller is a member.
+    #[serde(default)]
+    pub project: Option<String>,
+}
+
+/// A folder that its owner offers another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = FolderTransfer)]
+pub struct FolderTransferView {
+    #[schema(value_type = String, format = Uuid)]
+    pub folder: FolderId,
+    #[schema(value_type = String)]
+    pub name: FolderName,
+    /// Whose it is.
+    pub owner: FolderOwnerView,
+    /// Whose it is to be.
+    pub to: FolderOwnerView,
+    /// Bytes on the disk when it was counted last; null before that.
+    pub bytes: Option<u64>,
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// Who offers it.
+    pub created_by: String,
 }
 
 /// What becomes of a directory that belongs to no folder.
@@ -288,7 +383,7 @@ pub struct FolderInvitationView {
     pub id: FolderShareId,
     #[schema(value_type = String)]
     pub name: FolderName,
-    pub owner: Owner,
+    pub owner: FolderOwnerView,
     #[schema(value_type = FolderRightShape)]
     pub right: FolderRight,
     #[schema(value_type = String, format = DateTime)]

@@ -98,6 +98,8 @@ fn named() -> Schemas {
     collect::<folders::NewFolderBody>(&mut all);
     collect::<folders::FolderPatchBody>(&mut all);
     collect::<folders::FolderAdoptionBody>(&mut all);
+    collect::<folders::NewFolderCopyBody>(&mut all);
+    collect::<folders::NewFolderTransferBody>(&mut all);
     collect::<folders::NewFolderDirectoryBody>(&mut all);
     collect::<folders::FolderMoveBody>(&mut all);
     collect::<folders::FolderRemovalBody>(&mut all);
@@ -218,6 +220,7 @@ fn pages(all: &mut Schemas) {
     page::<folders::FolderShareView>(all);
     page::<folders::FolderSessionView>(all);
     page::<folders::FolderInvitationView>(all);
+    page::<folders::FolderTransferView>(all);
     page::<storage::StorageView>(all);
     page::<presets::PresetView>(all);
     page::<courses::CourseView>(all);

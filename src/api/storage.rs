@@ -1,18 +1,18 @@
-//! What the folders of a user take together, and what they may.
+//! What the folders of a user or a project take together, and what they may.
 
 use rules::storage::{StorageEnforcement, StorageLevel, StorageUse, level, percent};
 use rules::units::{Bytes, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::sessions::Owner;
+use crate::folders::FolderOwnerView;
 use crate::values::{StorageEnforcementShape, StorageLevelShape};
 
-/// What all folders of one user take, those in the trash included.
+/// What all folders of one owner take, those in the trash included.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Storage)]
 pub struct StorageView {
-    pub owner: Owner,
+    pub owner: FolderOwnerView,
     /// Bytes.
     #[schema(value_type = u64)]
     pub used: Bytes,
@@ -35,7 +35,7 @@ pub struct StorageView {
 impl StorageView {
     /// `counted`: what is known of the folders one by one, where nothing is known of them together.
     pub fn new(
-        owner: Owner,
+        owner: FolderOwnerView,
         enforcement: StorageEnforcement,
         taken: Option<StorageUse>,
         (counted, limit): (Bytes, Bytes),

@@ -138,6 +138,8 @@ words! {
 words! {
     FolderStateShape as FolderState of FolderState {
         Ready,
+        Copying,
+        Transferring,
         Trashed,
         Purging,
     }

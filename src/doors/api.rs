@@ -19,6 +19,7 @@ mod fair_share;
 mod folder_browsing;
 mod folder_files;
 mod folder_shares;
+mod folder_transfers;
 mod folder_uploads;
 mod folders;
 mod followers;
@@ -322,6 +323,20 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         )
         .route("/folders/{id}/sessions", get(folder_shares::sessions))
         .route("/folders/{id}/leave", post(folder_shares::leave))
+        .route("/folders/{id}/clone", post(folder_transfers::copy))
+        .route(
+            "/folders/{id}/transfer",
+            post(folder_transfers::offer).delete(folder_transfers::withdraw),
+        )
+        .route("/folder-transfers", get(folder_transfers::list))
+        .route(
+            "/folder-transfers/{id}/accept",
+            post(folder_transfers::accept),
+        )
+        .route(
+            "/folder-transfers/{id}/decline",
+            post(folder_transfers::decline),
+        )
         .route("/folder-invitations", get(folder_shares::invitations))
         .route(
             "/folder-invitations/{id}/accept",

@@ -30,6 +30,7 @@ mod file_form;
 pub mod floor_plan;
 pub mod folder_browsing;
 pub mod folder_files;
+pub mod folder_owners;
 pub mod folder_shares;
 pub mod folders;
 pub mod form_faults;
@@ -284,6 +285,7 @@ pub fn router(
         .merge(folders::router())
         .merge(folder_browsing::router())
         .merge(folder_files::router())
+        .merge(folder_owners::router())
         .merge(folder_shares::router())
         .merge(presets::router())
         .merge(resource_groups::router())
@@ -569,6 +571,9 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "folder-trashed" => t.folders_trashed_now(of),
         "folder-restored" => t.folders_restored_now(of),
         "folder-shared" => t.folder_shares_shared_now(of),
+        "folder-copying" => t.folder_owner_copying_now(of),
+        "folder-offered" => t.folder_owner_offered(of),
+        "folder-taking" => t.folder_owner_taking_now(of),
         "folder-accepted" => t.folder_shares_accepted_now(of),
         "folder-directory" => t.folder_files_made_now(of),
         "folder-moved" => t.folder_files_moved_now(of),

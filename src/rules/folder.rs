@@ -1,10 +1,13 @@
 //! A folder: a directory that outlives sessions. Says what one is and what becomes of it. Who may do what with it,
 //! `folder_rights` says.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use crate::names::{FolderId, UserId, VolumeId};
-use crate::tenancy::{DomainId, Scope};
+use crate::tenancy::{DomainId, ProjectId, Scope};
 use crate::units::Timestamp;
 pub use crate::workload::mount::{
     FolderMount, FolderName, HOME, MAX_FOLDER_NAME, MAX_MOUNTS, MountAccess, RequestedMount,
@@ -37,11 +40,81 @@ impl FolderKind {
     }
 }
 
+/// Whose a folder is, and whose limit it counts on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FolderOwner {
+    User(UserId),
+    /// Its leads do with the folder what a user does with their own; its members what the folder says.
+    Project(ProjectId),
+}
+
+/// In front of the id of a project, where an owner is written as one word.
+const PROJECT_PREFIX: &str = "project-";
+
+impl FolderOwner {
+    /// The id of the user or of the project.
+    pub fn id(self) -> Uuid {
+        match self {
+            Self::User(user) => user.0,
+            Self::Project(project) => project.0,
+        }
+    }
+
+    /// None for a project.
+    pub fn user(self) -> Option<UserId> {
+        match self {
+            Self::User(user) => Some(user),
+            Self::Project(_) => None,
+        }
+    }
+
+    /// None for a user.
+    pub fn project(self) -> Option<ProjectId> {
+        match self {
+            Self::User(_) => None,
+            Self::Project(project) => Some(project),
+        }
+    }
+
+    /// Reads what `Display` writes.
+    pub fn parse(word: &str) -> Option<Self> {
+        match word.strip_prefix(PROJECT_PREFIX) {
+            Some(id) => Some(Self::Project(ProjectId(Uuid::try_parse(id).ok()?))),
+            None => Some(Self::User(UserId(Uuid::try_parse(word).ok()?))),
+        }
+    }
+}
+
+impl From<UserId> for FolderOwner {
+    fn from(user: UserId) -> Self {
+        Self::User(user)
+    }
+}
+
+impl From<ProjectId> for FolderOwner {
+    fn from(project: ProjectId) -> Self {
+        Self::Project(project)
+    }
+}
+
+impl fmt::Display for FolderOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User(user) => user.fmt(f),
+            Self::Project(project) => write!(f, "{PROJECT_PREFIX}{project}"),
+        }
+    }
+}
+
 /// How far a folder is from being gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FolderState {
     Ready,
+    /// A copy that is not whole yet: none of its files is shown or mounted.
+    Copying,
+    /// On its way to another owner: its files stand still.
+    Transferring,
     /// Nothing of it is removed yet.
     Trashed,
     /// Its files are being removed; there is no way back.
@@ -49,17 +122,26 @@ pub enum FolderState {
 }
 
 impl FolderState {
+    pub const ALL: [Self; 5] = [
+        Self::Ready,
+        Self::Copying,
+        Self::Transferring,
+        Self::Trashed,
+        Self::Purging,
+    ];
+
     pub fn word(self) -> &'static str {
         match self {
             Self::Ready => "ready",
+            Self::Copying => "copying",
+            Self::Transferring => "transferring",
             Self::Trashed => "trashed",
             Self::Purging => "purging",
         }
     }
 
     pub fn parse(word: &str) -> Option<Self> {
-        let all = [Self::Ready, Self::Trashed, Self::Purging];
-        all.into_iter().find(|state| state.word() == word)
+        Self::ALL.into_iter().find(|state| state.word() == word)
     }
 }
 
@@ -76,10 +158,14 @@ pub struct FolderUse {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folder {
     pub id: FolderId,
-    pub owner: UserId,
-    /// The home domain of its owner.
+    pub owner: FolderOwner,
+    /// That of its owner: the home domain of a user.
     pub domain: DomainId,
-    /// No other folder of the owner that is ready has it.
+    /// What members of the project may do with its files that owns it; says nothing where a user owns it.
+    pub members: MountAccess,
+    /// The project that owns it is archived: what is in it stays as it is.
+    pub is_closed: bool,
+    /// No other folder of the owner that is not in the trash has it.
     pub name: FolderName,
     pub kind: FolderKind,
     pub state: FolderState,
@@ -99,8 +185,8 @@ impl Folder {
     pub fn scope(&self) -> Scope {
         Scope {
             domain: Some(self.domain),
-            project: None,
-            owner: Some(self.owner),
+            project: self.owner.project(),
+            owner: self.owner.user(),
         }
     }
 
@@ -108,5 +194,27 @@ impl Folder {
     pub fn purge_at(&self) -> Option<Timestamp> {
         let since = self.trashed_at?;
         Some(since.plus_seconds(TRASH_DAYS * 86_400))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_as_they_are_written() {
+        for state in FolderState::ALL {
+            assert_eq!(FolderState::parse(state.word()), Some(state));
+        }
+        let id = Uuid::from_u128(7);
+        for owner in [
+            FolderOwner::User(UserId(id)),
+            FolderOwner::Project(ProjectId(id)),
+        ] {
+            assert_eq!(FolderOwner::parse(&owner.to_string()), Some(owner));
+        }
+        for word in ["", "project-", "project-x", "kim"] {
+            assert_eq!(FolderOwner::parse(word), None, "{word}");
+        }
     }
 }

@@ -1,11 +1,13 @@
-//! Who may do what with a folder: its owner all; the users whom it is shared with as much as the share says; administrators
-//! of the owner what keeps it in order, and nothing with its files. Asked before every act on folders, their files and
+//! Who may do what with a folder: its owner all, and of one that a project owns its leads; the project's members as much as
+//! the folder says, the users whom it is shared with as much as the share says; administrators of the owner what keeps it in
+//! order, and nothing with its files. Asked before every act on folders, their files and
 //! mounts. Never looks anything up: who asks brings the shares and the time.
 
 use serde::{Deserialize, Serialize};
 
 use crate::app_share::is_member;
-use crate::folder::Folder;
+use crate::folder::{Folder, FolderOwner, MountAccess};
+use crate::grants::{Grant, GrantRole, GrantScope};
 use crate::names::{FolderId, FolderShareId, UserId};
 use crate::permissions::{Permission, Subject, may};
 use crate::refusal::Refusal;
@@ -85,6 +87,7 @@ pub struct EffectiveRight {
     pub files: Option<FolderRight>,
     /// Rename, trash and restore it, see its shares and take them back.
     pub manages: bool,
+    /// Give it to another owner, too: it is their own, or they lead the project that owns it.
     pub owns: bool,
 }
 
@@ -101,28 +104,66 @@ pub enum FolderVerb {
     Manage,
     /// Share it with others.
     Share,
+    /// Make an own copy of it.
+    Clone,
+    /// Offer it to another owner, say what members of its project may do.
+    Transfer,
 }
 
 impl FolderVerb {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::See,
         Self::Read,
         Self::Write,
         Self::Manage,
         Self::Share,
+        Self::Clone,
+        Self::Transfer,
     ];
 
     /// What a token has to have for it.
     fn permission(self) -> Permission {
         match self {
             Self::See => Permission::SessionsRead,
-            Self::Read | Self::Write | Self::Manage | Self::Share => Permission::SessionsWrite,
+            Self::Read
+            | Self::Write
+            | Self::Manage
+            | Self::Share
+            | Self::Clone
+            | Self::Transfer => Permission::SessionsWrite,
         }
     }
 }
 
+/// Whether grants make a lead of a project: one who does with its folders what a user does with their own, and who takes
+/// folders for it.
+pub fn leads(grants: &[Grant], project: ProjectId) -> bool {
+    grants.contains(&Grant {
+        role: GrantRole::Lead,
+        scope: GrantScope::Project(project),
+    })
+}
+
+/// Whether a subject is the owner, or leads the project that is.
+pub fn speaks_for(subject: &Subject, owner: FolderOwner) -> bool {
+    match owner {
+        FolderOwner::User(user) => user == subject.user,
+        FolderOwner::Project(project) => leads(&subject.grants, project),
+    }
+}
+
+/// What the project that owns a folder gives its members.
+fn of_members(subject: &Subject, folder: &Folder) -> Option<FolderRight> {
+    let project = folder.owner.project()?;
+    is_member(&subject.grants, project).then_some(match folder.members {
+        MountAccess::Ro => FolderRight::Ro,
+        MountAccess::Rw => FolderRight::Rw,
+    })
+}
+
 /// The right of a subject to a folder; None: they do not learn that it is there. `shares`: at least those of the folder that
-/// are for the subject. A share with a user holds as long as both are of one domain.
+/// are for the subject. A share with a user holds as long as both are of one domain. Of an archived project all but its leads
+/// read alone.
 ///
 /// Costs O(shares × grants).
 pub fn effective_right(
@@ -131,7 +172,7 @@ pub fn effective_right(
     shares: &[FolderShare],
     now: Timestamp,
 ) -> Option<EffectiveRight> {
-    let owns = folder.owner == subject.user;
+    let owns = speaks_for(subject, folder.owner);
     let shared = shares
         .iter()
         .filter(|share| share.folder == folder.id && share.accepted_at.is_some())
@@ -144,7 +185,14 @@ pub fn effective_right(
         .max();
     let files = match owns {
         true => Some(FolderRight::Rwd),
-        false => shared,
+        false => {
+            let most = match folder.is_closed {
+                true => FolderRight::Ro,
+                false => FolderRight::Rwd,
+            };
+            let held = shared.max(of_members(subject, folder));
+            held.map(|right| right.min(most))
+        }
     };
     let whole = Subject {
         scopes: None,
@@ -162,7 +210,8 @@ pub fn effective_right(
 /// Refuses a subject who may not do `verb` with a folder, by `effective_right` and by their token; gives the right.
 ///
 /// Errors: `folder.not-found` for one that the subject may not even see; `token.scope-missing`; `folder.files-own` for
-/// administrators of the owner; `folder.right-missing` where a share gives less; `role.permission-missing`.
+/// administrators of the owner; `folder.right-missing` where a share gives less; `folder.owner-only`;
+/// `role.permission-missing`.
 pub fn check_right(
     subject: &Subject,
     folder: &Folder,
@@ -182,7 +231,9 @@ pub fn check_right(
             let lacking = Permission::SessionsWrite.word();
             return Err(refusals::role_permission_missing(lacking));
         }
-        FolderVerb::Read => FolderRight::Ro,
+        FolderVerb::Transfer if right.owns => return Ok(right),
+        FolderVerb::Transfer => return Err(refusals::folder_owner_only(&folder.name)),
+        FolderVerb::Read | FolderVerb::Clone => FolderRight::Ro,
         FolderVerb::Write => FolderRight::Rw,
         FolderVerb::Manage | FolderVerb::Share => FolderRight::Rwd,
     };

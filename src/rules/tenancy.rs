@@ -6,6 +6,7 @@
 //! |---|---|---|---|
 //! | session, and what happened to it | yes | yes | yes |
 //! | operation, upload, token, sign-in | its user's | none | yes |
+//! | folder | its owner's | where a project owns it: yes | where a user owns it: yes |
 //! | image, user | yes | none | none |
 //! | announcement | of a domain: yes; of the site: none | none | none |
 //! | budget | yes | of a project: yes | of a user: yes |

@@ -173,13 +173,18 @@ impl Server {
                     Arc::new(jobs::import::ImportJobs {
                         catalog: catalog.clone(),
                         lazy_stores: Arc::clone(&lazy_stores),
-                        data,
+                        data: data.clone(),
                         server: WeakServer(server.clone()),
                     }),
                     Arc::new(jobs::gpu_self_test::SelfTestJobs(WeakServer(
                         server.clone(),
                     ))),
                     Arc::new(jobs::commit::CommitJobs(WeakServer(server.clone()))),
+                    Arc::new(jobs::folder_copies::CloneJobs(WeakServer(server.clone()))),
+                    Arc::new(jobs::folder_copies::TransferJobs {
+                        server: WeakServer(server.clone()),
+                        data,
+                    }),
                 ],
             ),
             lazy_stores,
@@ -295,13 +300,17 @@ impl Server {
     /// Takes up what an earlier run left: open jobs, and bytes whose rows were never written. What cannot be
     /// done now only costs images; the server serves all the same.
     fn go_on(&self) -> Result<(), Failure> {
-        use catalog::job_kinds::{GPU_TEST, IMAGE_IMPORT, SESSION_COMMIT};
+        use catalog::job_kinds::{
+            FOLDER_CLONE, FOLDER_TRANSFER, GPU_TEST, IMAGE_IMPORT, SESSION_COMMIT,
+        };
         let open = self
             .catalog()
             .read_now("look for open jobs", |view| view.open_operations())?;
         let any = |kind: &str| open.iter().any(|row| row.kind == kind);
-        if any(GPU_TEST) {
-            self.jobs().wake(GPU_TEST)?;
+        for kind in [GPU_TEST, FOLDER_CLONE, FOLDER_TRANSFER] {
+            if any(kind) {
+                self.jobs().wake(kind)?;
+            }
         }
         match self.image_store() {
             Ok(_) if any(IMAGE_IMPORT) || any(SESSION_COMMIT) => {

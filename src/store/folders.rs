@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use rules::folder::FolderOwner;
 use rules::folder_path::{FolderPath, MAX_FOLDER_PATH};
-use rules::names::{FolderId, UserId, VolumeId};
+use rules::names::{FolderId, VolumeId};
 use rules::refusals;
 use rules::units::{Bytes, Timestamp};
 use rules::volume::VolumeState;
@@ -37,6 +38,7 @@ use subfolders::SubfolderCount;
 pub mod archive;
 mod beneath;
 mod copies;
+pub mod copying;
 pub mod failure;
 pub mod files;
 mod found;
@@ -146,7 +148,7 @@ fn directory(folders: &Path, id: FolderId) -> PathBuf {
 /// Which limit a new folder lies below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FolderLimit {
-    pub owner: UserId,
+    pub owner: FolderOwner,
     /// Of all folders of the owner, where this is the first of them.
     pub bytes: Bytes,
 }
@@ -265,13 +267,13 @@ impl FolderStore {
         Ok(())
     }
 
-    /// The scope of a user's folders, whether it is there or not.
-    pub fn scope(&self, owner: UserId) -> ScopePlace {
+    /// The scope of an owner's folders, whether it is there or not.
+    pub fn scope(&self, owner: impl Into<FolderOwner>) -> ScopePlace {
         ScopePlace::of(&self.data, owner)
     }
 
-    /// All scopes that were ever made here, each with the user whose folders lie in it, in no order.
-    pub fn scopes(&self) -> io::Result<Vec<(UserId, ScopePlace)>> {
+    /// All scopes that were ever made here, each with the owner whose folders lie in it, in no order.
+    pub fn scopes(&self) -> io::Result<Vec<(FolderOwner, ScopePlace)>> {
         ScopePlace::all(&self.data)
     }
 
@@ -802,6 +804,7 @@ fn make(path: &Path) -> io::Result<()> {
 mod tests {
     use std::os::unix::fs::MetadataExt;
 
+    use rules::names::UserId;
     use rules::storage::StorageEnforcement;
 
     use super::*;
@@ -906,7 +909,7 @@ mod tests {
         let store = FolderStore::limited(data.path(), keeper).expect("a store");
         let bytes = Bytes::gib(1);
         let limit = Some(FolderLimit {
-            owner: OWNER,
+            owner: OWNER.into(),
             bytes,
         });
         for _ in 0..2 {
@@ -946,7 +949,7 @@ mod tests {
         let store = FolderStore::limited(data.path(), keeper).expect("a store");
         let bytes = Bytes::gib(1);
         let limit = FolderLimit {
-            owner: OWNER,
+            owner: OWNER.into(),
             bytes,
         };
         store.create(ID, false, Some(limit)).expect("made");
@@ -994,6 +997,49 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_moves_into_the_scope_of_its_next_owner() {
+        const OWNER: UserId = UserId(Uuid::from_u128(7));
+        const NEXT: UserId = UserId(Uuid::from_u128(8));
+        let data = tempfile::tempdir().expect("a directory");
+        let keeper: Arc<dyn ScopeKeeper> = Arc::new(PlainScopes);
+        let store = FolderStore::limited(data.path(), keeper).expect("a store");
+        let [limit, next] = [OWNER, NEXT].map(|owner| FolderLimit {
+            owner: owner.into(),
+            bytes: Bytes::gib(1),
+        });
+        store.create(ID, false, Some(limit)).expect("made");
+        let file = mounted_directory(data.path(), ID).join("file");
+        fs::write(&file, "text").expect("written");
+        for _ in 0..2 {
+            store
+                .rehome(ID, OWNER.into(), next, &mut |_| Ok(()))
+                .expect("moved, and found there");
+        }
+        assert_eq!(scope_of(data.path(), ID), Some(store.scope(NEXT)));
+        assert_eq!(fs::read_to_string(&file).expect("there"), "text");
+        let left = store.scope(OWNER).files().join(ID.to_string());
+        assert!(!left.exists(), "it counts on one owner alone");
+        let ended = store.rehome(ID, NEXT.into(), limit, &mut |_| {
+            Err(refusals::folder_copy_cancelled().into())
+        });
+        let ended = ended.expect_err("cancelled");
+        assert_eq!(ended.code(), Some("folder.copy-cancelled"));
+        assert!(left.exists(), "half-made");
+        let give_up = || store.give_up_rehome(ID, NEXT.into(), OWNER.into());
+        give_up().expect("removed");
+        assert!(!left.exists());
+        assert_eq!(scope_of(data.path(), ID), Some(store.scope(NEXT)));
+        assert_eq!(fs::read_to_string(&file).expect("there"), "text");
+        store
+            .rehome(ID, NEXT.into(), limit, &mut |_| Ok(()))
+            .expect("moved");
+        let former = store.scope(NEXT).files().join(ID.to_string());
+        fs::create_dir(&former).expect("as a crash leaves it");
+        give_up().expect("it stays where it is");
+        assert!(left.exists() && !former.exists());
+    }
+
+    #[test]
     fn a_folder_whose_volume_is_gone_is_refused_and_makes_nothing_elsewhere() {
         let (data, store) = opened();
         let volume = VolumeId(Uuid::from_u128(9));
@@ -1030,7 +1076,7 @@ mod tests {
         let keeper: Arc<dyn ScopeKeeper> = Arc::new(PlainScopes);
         let store = FolderStore::limited(data.path(), keeper).expect("a store");
         let limit = FolderLimit {
-            owner: OWNER,
+            owner: OWNER.into(),
             bytes: Bytes::gib(1),
         };
         store.create(ID, false, Some(limit)).expect("it is there");

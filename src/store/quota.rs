@@ -1,4 +1,4 @@
-//! Scopes: what one limit of bytes covers, here all folders of one user. Says where a scope lies and what there is to know of
+//! Scopes: what one limit of bytes covers, here all folders of one owner, a user or a project. Says where a scope lies and what there is to know of
 //! it. Only the keeper that a role brings asks the kernel to hold a limit.
 
 use std::fmt;
@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use rules::names::UserId;
+use rules::folder::FolderOwner;
 use rules::storage::StorageEnforcement;
 use rules::units::Bytes;
 use serde::de::DeserializeOwned;
@@ -41,10 +41,11 @@ pub struct ScopePlace {
 }
 
 impl ScopePlace {
-    /// That of the folders of a user, whether it is there or not.
-    pub fn of(data: &Path, owner: UserId) -> Self {
+    /// That of the folders of an owner, whether it is there or not.
+    pub fn of(data: &Path, owner: impl Into<FolderOwner>) -> Self {
         let [folders, scopes] = SCOPES;
-        Self::at(data.join(folders).join(scopes).join(owner.to_string()))
+        let owner = owner.into().to_string();
+        Self::at(data.join(folders).join(scopes).join(owner))
     }
 
     /// That of what one session writes outside its folders: its files are where the session's own layers are in any case.
@@ -80,7 +81,7 @@ impl ScopePlace {
             }
             directory.extend(parts.next());
             let owner = parts.next()?;
-            owner.as_os_str().to_str()?.parse::<UserId>().ok()?;
+            FolderOwner::parse(owner.as_os_str().to_str()?)?;
             directory.push(owner);
             return match parts.next() {
                 Some(Component::Normal(files)) if files == FILES => Some(Self::at(directory)),
@@ -91,7 +92,7 @@ impl ScopePlace {
     }
 
     /// All that were ever made below a data directory, in no order.
-    pub fn all(data: &Path) -> io::Result<Vec<(UserId, Self)>> {
+    pub fn all(data: &Path) -> io::Result<Vec<(FolderOwner, Self)>> {
         let [folders, scopes] = SCOPES;
         let entries = match fs::read_dir(data.join(folders).join(scopes)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -101,7 +102,7 @@ impl ScopePlace {
         for entry in entries {
             let entry = entry?;
             let name = entry.file_name();
-            if let Some(owner) = name.to_str().and_then(|name| name.parse::<UserId>().ok()) {
+            if let Some(owner) = name.to_str().and_then(FolderOwner::parse) {
                 all.push((owner, Self::at(entry.path())));
             }
         }
@@ -295,6 +296,8 @@ fn write<T: Serialize>(directory: &Path, name: &str, value: &T) -> io::Result<()
 
 #[cfg(test)]
 mod tests {
+    use rules::names::UserId;
+    use rules::tenancy::ProjectId;
     use uuid::Uuid;
 
     use super::*;
@@ -307,6 +310,12 @@ mod tests {
         let inside = scope.files().join("x/data/a");
         assert_eq!(ScopePlace::around(&inside), Some(scope.clone()));
         assert_eq!(ScopePlace::around(&scope.files()), Some(scope.clone()));
+        let of_project = ScopePlace::of(Path::new("/data"), ProjectId(OWNER.0));
+        assert_ne!(of_project, scope);
+        assert_eq!(
+            ScopePlace::around(&of_project.files().join("x")),
+            Some(of_project)
+        );
         for other in [
             scope.directory().to_owned(),
             scope.image(),
@@ -329,7 +338,7 @@ mod tests {
         scope.make().expect("made again");
         assert!(!scope.is_mounted());
         let all = ScopePlace::all(data.path()).expect("a list");
-        assert_eq!(all, [(OWNER, scope.clone())]);
+        assert_eq!(all, [(OWNER.into(), scope.clone())]);
         scope.keep_limit(Bytes::gib(1)).expect("kept");
         assert_eq!(scope.limit().expect("kept"), Some(Bytes::gib(1)));
         let taken = ScopeUse {

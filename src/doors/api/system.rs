@@ -380,7 +380,7 @@ pub(super) async fn metrics(
     let mut folders = |name: &str, help: &str, give: &dyn Fn(&OwnerMetrics) -> u64| {
         let measures = Family::<OfOwner, Gauge>::default();
         for figure in &figures.folders {
-            let owner = figure.owner.to_string();
+            let owner = figure.owner.clone();
             let value = i64::try_from(give(figure)).unwrap_or(i64::MAX);
             measures.get_or_create(&OfOwner { owner }).set(value);
         }
@@ -388,7 +388,7 @@ pub(super) async fn metrics(
     };
     folders(
         "folder_used_bytes",
-        "What all folders of the user take together",
+        "What all folders of the user or the project take together",
         &|figure| figure.used.0,
     );
     folders(
@@ -415,7 +415,7 @@ pub(super) async fn metrics(
     }
     registry.register(
         "folder_owners",
-        "Users with folders by how near their limit is",
+        "Users and projects with folders by how near their limit is",
         levels,
     );
     let mut volumes = |name: &str, help: &str, give: &dyn Fn(&VolumeMetrics) -> Option<u64>| {

@@ -2451,9 +2451,10 @@ pub struct AppOfSession {
 
 #[derive(Debug, Subcommand)]
 pub enum FolderCommand {
-    /// List folders, your own, shared ones and those of users whose sessions you see; or the files of one
+    /// List folders: your own, of projects, shared ones, of users whose sessions you see; or the files of one
     #[command(after_help = "Example:\n  \
         fardel folder ls\n  \
+        fardel folder ls --owner vision\n  \
         fardel folder ls data:/train\n  \
         fardel folder ls kim/data:/train")]
     Ls {
@@ -2468,6 +2469,9 @@ pub enum FolderCommand {
             allow_hyphen_values = true
         )]
         sort: Option<String>,
+        /// Folders of this user or project alone
+        #[arg(long, value_name = "OWNER", conflicts_with = "place")]
+        owner: Option<String>,
     },
     /// Find files and directories below a directory by their names
     #[command(after_help = "Example:\n  \
@@ -2603,9 +2607,10 @@ pub enum FolderCommand {
         #[arg(value_name = "FOLDER")]
         folder: String,
     },
-    /// Make a folder of your own
+    /// Make a folder of your own, or of a project that you lead
     #[command(after_help = "Example:\n  \
         fardel folder create data\n  \
+        fardel folder create corpus --project vision --members rw\n  \
         fardel folder create data --volume big\n  \
         fardel run -it --mount data:/data --mount home host")]
     Create {
@@ -2614,6 +2619,86 @@ pub enum FolderCommand {
         /// Where it is to lie [default: the box's own disk]
         #[arg(long, value_name = "VOLUME")]
         volume: Option<String>,
+        /// Whose it is to be: a project that you lead [default: your own]
+        #[arg(long, value_name = "PROJECT")]
+        project: Option<String>,
+        /// What members of the project may do with its files: ro reads them, rw changes them, too [default: ro]
+        #[arg(long, value_name = "RIGHT", value_parser = ["ro", "rw"], requires = "project")]
+        members: Option<String>,
+    },
+    /// Say what members of a project may do with the files of one of its folders
+    #[command(after_help = "Example:\n  \
+        fardel folder members vision/corpus rw")]
+    Members {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        /// ro reads files, rw changes them, too
+        #[arg(value_name = "RIGHT", value_parser = ["ro", "rw"])]
+        right: String,
+    },
+    /// Make an own copy of a folder whose files you may read
+    #[command(after_help = "Examples:\n  \
+        fardel folder clone kim/data data\n  \
+        fardel folder clone data corpus --project vision -d\n\n\
+        Nothing of the copy is seen until it is whole; `fardel job cancel` calls it off.")]
+    Clone {
+        /// Its name, OWNER/NAME, or id
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        /// What the copy is called
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Whose it is to be: a project that you lead [default: your own]
+        #[arg(long, value_name = "PROJECT")]
+        project: Option<String>,
+        /// Do not wait for its end
+        #[arg(short, long)]
+        detach: bool,
+    },
+    /// Offer a folder to another owner, who takes it or does not
+    #[command(after_help = "Examples:\n  \
+        fardel folder transfer data --user lee\n  \
+        fardel folder transfer data --project vision\n\n\
+        Shares of it end when it is taken, and it counts on the limit of its new owner.")]
+    Transfer {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        /// A user of the same domain
+        #[arg(
+            long,
+            value_name = "USER",
+            required_unless_present = "project",
+            conflicts_with = "project"
+        )]
+        user: Option<String>,
+        /// A project of which you are a member; its leads take it
+        #[arg(long, value_name = "PROJECT")]
+        project: Option<String>,
+    },
+    /// Take the offers of folders to another owner back
+    Withdraw {
+        #[arg(value_name = "FOLDER", required = true)]
+        folders: Vec<String>,
+    },
+    /// List the folders that you, or projects that you lead, may take over
+    Transfers,
+    /// Take a folder over; no session may mount it meanwhile
+    #[command(after_help = "Example:\n  \
+        fardel folder transfers\n  \
+        fardel folder take 019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")]
+    Take {
+        /// Id of `fardel folder transfers`
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        /// Do not wait for its end
+        #[arg(short, long)]
+        detach: bool,
+    },
+    /// Do not take folders over that are offered to you
+    Refuse {
+        /// Ids of `fardel folder transfers`
+        #[arg(value_name = "FOLDER", required = true)]
+        folders: Vec<String>,
     },
     /// Give a folder another name; sessions that mount it go on
     Rename {
@@ -2716,7 +2801,7 @@ pub enum FolderCommand {
         #[arg(value_name = "FOLDER", required = true)]
         folders: Vec<String>,
     },
-    /// List what the folders of each user take together, and their limit
+    /// List what the folders of each user and each project take together, and their limit
     Usage,
 }
 

@@ -14,8 +14,8 @@ use api::events::EventView;
 use api::fair_share::FairShareItem;
 use api::folder_browsing::SubfolderUsageView;
 use api::folders::{
-    FolderEntryView, FolderInvitationView, FolderSessionView, FolderShareView, FolderView,
-    RemovedEntryView,
+    FolderEntryView, FolderInvitationView, FolderOwnerKind, FolderSessionView, FolderShareView,
+    FolderTransferView, FolderView, RemovedEntryView,
 };
 use api::gpus::Gpu;
 use api::history::HistoryPoint;
@@ -558,7 +558,7 @@ fn app_state(state: AppState) -> &'static str {
 
 pub(super) const FOLDERS: &[Column<FolderView>] = &[
     column("NAME", 0, |r, _| r.name.to_string()),
-    column("OWNER", 1, |r, _| r.owner.name.to_string()),
+    column("OWNER", 1, |r, _| r.owner.name.clone()),
     column("RIGHT", 1, |r, _| {
         r.right
             .map_or_else(|| dash(""), |right| right.word().to_owned())
@@ -576,7 +576,7 @@ pub(super) const FOLDERS: &[Column<FolderView>] = &[
 ];
 
 pub(super) const BIGGEST: &[Column<FolderView>] = &[
-    column("OWNER", 0, |r, _| r.owner.name.to_string()),
+    column("OWNER", 0, |r, _| r.owner.name.clone()),
     column("NAME", 0, |r, _| r.name.to_string()),
     column("SIZE", 0, |r, _| bytes(r.bytes.map(Bytes))),
     column("FILES", 2, |r, _| maybe(r.entries)),
@@ -613,12 +613,25 @@ pub(super) const FOLDER_SESSIONS: &[Column<FolderSessionView>] = &[
 
 pub(super) const FOLDER_INVITATIONS: &[Column<FolderInvitationView>] = &[
     column("NAME", 0, |r, _| r.name.to_string()),
-    column("OWNER", 0, |r, _| r.owner.name.to_string()),
+    column("OWNER", 0, |r, _| r.owner.name.clone()),
     column("RIGHT", 0, |r, _| r.right.word().to_owned()),
     column("UNTIL", 1, |r, _| maybe(r.ends_at.as_ref())),
     column("BY", 2, |r, _| r.created_by.clone()),
     column("OFFERED", 1, |r, _| r.created_at.to_string()),
     column("ID", 0, |r, _| r.id.to_string()),
+];
+
+pub(super) const FOLDER_TRANSFERS: &[Column<FolderTransferView>] = &[
+    column("NAME", 0, |r, _| r.name.to_string()),
+    column("OWNER", 0, |r, _| r.owner.name.clone()),
+    column("TO", 0, |r, _| match r.to.kind {
+        FolderOwnerKind::User => r.to.name.clone(),
+        FolderOwnerKind::Project => format!("project {}", r.to.name),
+    }),
+    column("SIZE", 1, |r, _| bytes(r.bytes.map(Bytes))),
+    column("BY", 2, |r, _| r.created_by.clone()),
+    column("OFFERED", 1, |r, _| r.created_at.to_string()),
+    column("ID", 0, |r, _| r.folder.to_string()),
 ];
 
 pub(super) const FOLDER_ENTRIES: &[Column<FolderEntryView>] = &[
@@ -665,7 +678,7 @@ pub(super) const REMOVED_ENTRIES: &[Column<RemovedEntryView>] = &[
 ];
 
 pub(super) const STORAGE: &[Column<StorageView>] = &[
-    column("OWNER", 0, |r, _| r.owner.name.to_string()),
+    column("OWNER", 0, |r, _| r.owner.name.clone()),
     column("USED", 0, |r, _| r.used.to_string()),
     column("LIMIT", 0, |r, _| r.limit.to_string()),
     column("PERCENT", 1, |r, _| r.percent.to_string()),

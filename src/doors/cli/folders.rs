@@ -1,19 +1,23 @@
 //! The commands on folders.
 
-use api::folders::{FolderShareView, FolderView};
+use api::folders::{FolderShareView, FolderTransferView, FolderView};
+use api::operations::OperationView;
 use hyper::Method;
 use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
 use super::args::FolderCommand;
 use super::client::{Extra, HttpClient, encoded};
 use super::error::CliError;
 use super::folder_browsing::{self, WrittenOver};
 use super::folder_files::{self, CopyMode};
+use super::images::{ProgressLine, watched};
 use super::output::OutputStyle;
 use super::{columns, print, values};
 
 const PATH: &str = "/api/v1/folders";
 const INVITATIONS: &str = "/api/v1/folder-invitations";
+const TRANSFERS: &str = "/api/v1/folder-transfers";
 const STORAGE: &str = "/api/v1/storage";
 
 pub(super) async fn folder(
@@ -22,12 +26,19 @@ pub(super) async fn folder(
     request: FolderCommand,
 ) -> Result<u8, CliError> {
     match request {
-        FolderCommand::Ls { place: None, .. } => {
-            print(&view.list(&client.get(PATH).await?, columns::FOLDERS)?);
+        FolderCommand::Ls {
+            place: None, owner, ..
+        } => {
+            let mut known = client.get(PATH).await?;
+            if let (Some(owner), Some(items)) = (owner, known["items"].as_array_mut()) {
+                items.retain(|item| item["owner"]["name"] == owner.as_str());
+            }
+            print(&view.list(&known, columns::FOLDERS)?);
         }
         FolderCommand::Ls {
             place: Some(place),
             sort,
+            ..
         } => {
             return folder_files::list(client, view, &place, sort.as_deref()).await;
         }
@@ -102,20 +113,72 @@ pub(super) async fn folder(
             let body = client.get(&path(&folder)).await?;
             print(&view.one(&body, columns::FOLDERS)?);
         }
-        FolderCommand::Create { name, volume } => {
-            let body = json!({"name": name, "volume": volume});
+        FolderCommand::Create {
+            name,
+            volume,
+            project,
+            members,
+        } => {
+            let mut body = json!({"name": name, "volume": volume, "project": project});
+            if let Some(members) = members {
+                body["members"] = members.into();
+            }
             let made = client.send::<FolderView>(PATH, &body).await?;
             print(&view.said(&made.body, made.read.name.as_str())?);
         }
         FolderCommand::Rename { folder, name } => {
-            let path = path(&folder);
-            let now = client.call(Method::GET, &path, Extra::default()).await?;
-            let tag = now.header("etag").unwrap_or("*").to_owned();
-            let body = json!({"name": name});
-            let mut extra = Extra::json(&body).header("If-Match", tag);
-            extra.content_type = Some("application/merge-patch+json");
-            let changed = client.call(Method::PATCH, &path, extra).await?;
-            print(&view.one(&changed.json()?, columns::FOLDERS)?);
+            change(client, view, &folder, &json!({"name": name})).await?;
+        }
+        FolderCommand::Members { folder, right } => {
+            change(client, view, &folder, &json!({"members": right})).await?;
+        }
+        FolderCommand::Clone {
+            folder,
+            name,
+            project,
+            detach,
+        } => {
+            let body = json!({"name": name, "project": project});
+            let path = format!("{}/clone", path(&folder));
+            let begun: Answer<OperationView> = client.send(&path, &body).await?;
+            return followed(client, view, begun, detach, "copied").await;
+        }
+        FolderCommand::Transfer {
+            folder,
+            user,
+            project,
+        } => {
+            let body = json!({"user": user, "project": project});
+            let path = format!("{}/transfer", path(&folder));
+            let made = client.send::<FolderTransferView>(&path, &body).await?;
+            let said = format!("{folder}  offered to {}", made.read.to.name);
+            print(&view.said(&made.body, &said)?);
+        }
+        FolderCommand::Withdraw { folders } => {
+            for folder in folders {
+                let path = format!("{}/transfer", path(&folder));
+                client.call(Method::DELETE, &path, Extra::default()).await?;
+                let said = format!("{folder}  taken back");
+                print(&view.said(&json!({"name": folder}), &said)?);
+            }
+        }
+        FolderCommand::Transfers => {
+            let offered = client.get(TRANSFERS).await?;
+            print(&view.list(&offered, columns::FOLDER_TRANSFERS)?);
+        }
+        FolderCommand::Take { folder, detach } => {
+            let path = format!("{TRANSFERS}/{}/accept", encoded(&folder));
+            let begun = client.call(Method::POST, &path, Extra::default()).await?;
+            let begun = Answer::<OperationView>::of(begun.json()?)?;
+            return followed(client, view, begun, detach, "taken").await;
+        }
+        FolderCommand::Refuse { folders } => {
+            for folder in folders {
+                let path = format!("{TRANSFERS}/{}/decline", encoded(&folder));
+                client.call(Method::POST, &path, Extra::default()).await?;
+                let said = format!("{folder}  not taken");
+                print(&view.said(&json!({"id": folder}), &said)?);
+            }
         }
         FolderCommand::Trash { folders } => {
             for folder in folders {
@@ -203,6 +266,41 @@ pub(super) async fn folder(
             }
         }
     }
+    Ok(0)
+}
+
+async fn change(
+    client: &HttpClient,
+    view: &OutputStyle,
+    folder: &str,
+    body: &Value,
+) -> Result<(), CliError> {
+    let path = path(folder);
+    let now = client.call(Method::GET, &path, Extra::default()).await?;
+    let tag = now.header("etag").unwrap_or("*").to_owned();
+    let mut extra = Extra::json(body).header("If-Match", tag);
+    extra.content_type = Some("application/merge-patch+json");
+    let changed = client.call(Method::PATCH, &path, extra).await?;
+    print(&view.one(&changed.json()?, columns::FOLDERS)?);
+    Ok(())
+}
+
+/// Shows what comes of work on a folder, unless the user goes on with something else.
+async fn followed(
+    client: &HttpClient,
+    view: &OutputStyle,
+    begun: Answer<OperationView>,
+    detach: bool,
+    done_word: &str,
+) -> Result<u8, CliError> {
+    if detach {
+        print(&view.one(&begun.body, columns::JOBS)?);
+        return Ok(0);
+    }
+    let progress = ProgressLine::new(view, "copying", true);
+    let done = watched(client, &progress, begun).await?;
+    let name = done.body["result"]["name"].as_str().unwrap_or_default();
+    print(&view.said(&done.body, &format!("{name}  {done_word}"))?);
     Ok(0)
 }
 

@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 48] = [
+const MANUAL: [ManualChapter; 49] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -94,6 +94,7 @@ const MANUAL: [ManualChapter; 48] = [
     chapter!("environments", Use),
     chapter!("apps", Use),
     chapter!("folders", Use),
+    chapter!("folder-owners", Use),
     chapter!("files", Use),
     chapter!("ssh", Use),
     chapter!("cli", Use),

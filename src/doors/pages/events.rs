@@ -504,7 +504,7 @@ pub(super) fn object(
             Some(name) => (name.clone(), None),
             None => (short(id), None),
         },
-        "projects" if event.code.starts_with("project.") => {
+        "projects" if event.code.starts_with("project.") || event.code == "storage.warned" => {
             let name = names.get(id).cloned();
             (
                 name.unwrap_or_else(|| short(id)),
@@ -668,6 +668,13 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "folder.share-accepted" => t.events_folder_share_accepted(),
         "folder.share-declined" => t.events_folder_share_declined(),
         "folder.share-ended" => t.events_folder_share_ended(),
+        "folder.cloned" => t.events_folder_cloned(),
+        "folder.members-set" => t.events_folder_members_set(),
+        "folder.offered" => t.events_folder_offered(),
+        "folder.offer-withdrawn" => t.events_folder_offer_withdrawn(),
+        "folder.transfer-accepted" => t.events_folder_transfer_accepted(),
+        "folder.transfer-declined" => t.events_folder_transfer_declined(),
+        "folder.transferred" => t.events_folder_transferred(),
         "folder.left" => t.events_folder_left(),
         "preset.added" => t.events_preset_added(),
         "preset.changed" => t.events_preset_changed(),

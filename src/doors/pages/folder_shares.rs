@@ -114,7 +114,7 @@ async fn read(
         f: layout(console, visit, caller, Nav::Folders),
         id: folder.id.to_string(),
         folder: folder.name.to_string(),
-        owner: folder.owner.name.to_string(),
+        owner: folder.owner.name,
         shares_on: folder.right == Some(FolderRight::Rwd),
         shares: shares
             .into_iter()

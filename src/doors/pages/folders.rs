@@ -1,28 +1,30 @@
-//! `/folders`: the folders of the user who looks, those that are shared with them or offered, a form for a new one, and the
-//! question before one goes to the trash. All that administrators see is listed by the API and the command line. Decides
-//! nothing.
+//! `/folders`: the folders of the user who looks, those of their projects, those that are shared with them or offered, a form
+//! for a new one, and the question before one goes to the trash. All that administrators see is listed by the API and the
+//! command line. Decides nothing.
 
-use api::folders::{FolderView, NewFolderBody};
+use api::folders::{FolderOwnerKind, FolderView, NewFolderBody};
 use api::storage::StorageView;
 use askama::Template;
 use axum::Router;
-use axum::extract::{Form, Path, State};
+use axum::extract::{Form, Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
-use rules::folder::{FolderKind, FolderState};
+use rules::folder::{FolderKind, FolderState, MountAccess};
 use rules::folder_rights::FolderRight;
 use rules::storage::StorageLevel;
 use rules::units::Timestamp;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::folders::sharing;
+use server::actions::folders::copies::{self, FolderOperation};
+use server::actions::folders::{sharing, transfers};
 use server::actions::{folders, storage, volumes};
 
 use super::authentication::PageCaller;
-use super::components;
+use super::components::{self, Choice};
 use super::dialog::{self, DialogForm, DialogPage};
+use super::folder_owners::{FolderTransferRow, owner_words, transfer_row};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
@@ -38,9 +40,22 @@ pub struct FoldersPage {
     pub f: PageLayout,
     pub folders: Vec<OwnFolderRow>,
     pub trash: Vec<OwnFolderRow>,
+    /// Those of projects, and those that other users share.
     pub shared: Vec<SharedFolderRow>,
     pub invitations: Vec<FolderInvitationRow>,
+    /// Folders that may be taken over.
+    pub transfers: Vec<FolderTransferRow>,
+    /// Owners of which folders are shown; empty where there is one.
+    pub owners: Vec<Choice>,
+    /// Folders of one owner are shown, who is another one.
+    pub is_narrowed: bool,
     pub space: FolderSpace,
+    /// Names of projects that may own a new one.
+    pub projects: Vec<String>,
+    /// As it was chosen.
+    pub project: String,
+    /// What members of that project may do, as it was chosen.
+    pub members_write: bool,
     /// As it was typed.
     pub name: String,
     /// Names of volumes that a new one may lie on; empty where there is only the box's own disk.
@@ -73,6 +88,10 @@ pub struct OwnFolderRow {
     pub used: String,
     /// When its files are removed; empty for one that is ready.
     pub purged: String,
+    /// How far a copy or a transfer is; empty where there is none.
+    pub work: String,
+    /// What calls that off; empty where this user cannot.
+    pub operation: String,
     /// It can be restored.
     pub is_back: bool,
 }
@@ -85,6 +104,14 @@ pub struct SharedFolderRow {
     /// What may be done with it, in words.
     pub right: &'static str,
     pub size: String,
+    /// A user shares it, and it can be left.
+    pub is_left: bool,
+    /// A project owns it.
+    pub is_of_project: bool,
+    /// How far a copy or a transfer is; empty where there is none.
+    pub work: String,
+    /// What calls that off; empty where this user cannot.
+    pub operation: String,
     /// It can be opened: it is not in the trash.
     pub is_ready: bool,
     /// It can be moved to the trash.
@@ -115,14 +142,27 @@ pub(super) fn router() -> Router<PagesContext> {
 struct NewFolderForm {
     name: String,
     volume: String,
+    /// Empty: the user's own.
+    project: String,
+    members: String,
+}
+
+/// Which folders are shown.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct FolderFilter {
+    /// The name of their owner; empty: all.
+    owner: String,
 }
 
 async fn show(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
+    Query(filter): Query<FolderFilter>,
 ) -> Response {
-    match read(&console, &visit, &caller, NewFolderForm::default()).await {
+    let form = NewFolderForm::default();
+    match read(&console, &visit, &caller, form, filter).await {
         Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
@@ -133,50 +173,114 @@ async fn read(
     visit: &RequestContext,
     caller: &Caller,
     form: NewFolderForm,
+    filter: FolderFilter,
 ) -> Result<FoldersPage, Failure> {
+    let t = visit.text;
     let now = console.server.clock().now();
-    let own = folders::own(&console.server, caller).await?;
-    let shared = folders::shared(&console.server, caller).await?;
+    let mut own = folders::own(&console.server, caller).await?;
+    let mut shared = folders::shared(&console.server, caller).await?;
+    let work = copies::under_way(&console.server, caller).await?;
+    let given = transfers::list(&console.server, caller).await?;
+    let projects = folders::led_projects(&console.server, caller).await?;
+    let owners = owners(t, caller, &shared, &filter.owner);
+    let is_shown = |one: &FolderView| filter.owner.is_empty() || one.owner.name == filter.owner;
+    let biggest = storage_use::biggest(&own);
+    own.retain(is_shown);
+    shared.retain(is_shown);
     let offered = sharing::invitations(&console.server, caller).await?;
     let taken = storage::own(&console.server, caller).await?;
     let volumes = volumes::usable(&console.server, caller).await?;
-    let (ready, trash): (Vec<_>, Vec<_>) = own
-        .iter()
-        .partition(|folder| folder.state == FolderState::Ready);
+    let (ready, trash): (Vec<_>, Vec<_>) =
+        own.iter().partition(|folder| folder.trashed_at.is_none());
     let rows = |of: Vec<&FolderView>| -> Vec<OwnFolderRow> {
-        of.into_iter().map(|one| row(visit, one, now)).collect()
+        of.into_iter()
+            .map(|one| row(visit, one, &work, now))
+            .collect()
     };
     Ok(FoldersPage {
         t: visit.text,
         f: layout(console, visit, caller, Nav::Folders),
         folders: rows(ready),
         trash: rows(trash),
-        shared: shared.iter().map(|one| shared_row(visit, one)).collect(),
+        shared: shared
+            .iter()
+            .map(|one| shared_row(visit, one, &work))
+            .collect(),
+        transfers: given.into_iter().map(|one| transfer_row(t, one)).collect(),
+        is_narrowed: !filter.owner.is_empty() && filter.owner != caller.name.as_str(),
+        owners,
+        projects,
+        project: form.project,
+        members_write: form.members == MountAccess::Rw.word(),
         invitations: offered
             .into_iter()
             .map(|one| FolderInvitationRow {
                 id: one.id.to_string(),
                 name: one.name.to_string(),
-                owner: one.owner.name.to_string(),
+                owner: owner_words(t, one.owner.kind, &one.owner.name),
                 right: right_words(visit.text, one.right),
                 until: one
                     .ends_at
                     .map_or_else(String::new, |at| visit.clock.date(at)),
             })
             .collect(),
-        space: space(visit.text, &taken, &own),
+        space: space(visit.text, &taken, biggest),
         volumes: volumes.into_iter().map(|one| one.name).collect(),
         name: form.name,
         volume: form.volume,
     })
 }
 
-fn shared_row(visit: &RequestContext, folder: &FolderView) -> SharedFolderRow {
+/// The owners of which folders are listed, to choose one of; none where all are the user's own.
+fn owners(t: Text, caller: &Caller, shared: &[FolderView], chosen: &str) -> Vec<Choice> {
+    let mut names: Vec<&str> = shared.iter().map(|one| one.owner.name.as_str()).collect();
+    if names.is_empty() && chosen.is_empty() {
+        return Vec::new();
+    }
+    names.push(caller.name.as_str());
+    names.sort_unstable();
+    names.dedup();
+    let offered = names.into_iter().map(|name| (name, name));
+    Choice::of_filter(t.folder_owner_all(), offered, chosen)
+}
+
+/// How far work on a folder is, and what calls it off.
+fn under_way(
+    visit: &RequestContext,
+    folder: &FolderView,
+    work: &[FolderOperation],
+) -> (String, String) {
+    let t = visit.text;
+    let own = work.iter().find(|one| one.folder == folder.id);
+    let percent = own.map_or(0, |one| {
+        let done = u128::from(one.done) * 100;
+        u64::try_from(done / u128::from(one.total.max(1))).unwrap_or_default()
+    });
+    let words = match folder.state {
+        FolderState::Copying => t.folder_owner_copying(percent),
+        FolderState::Transferring => t.folder_owner_moving(percent),
+        FolderState::Ready | FolderState::Trashed | FolderState::Purging => String::new(),
+    };
+    let operation = own.map_or_else(String::new, |one| one.operation.to_string());
+    (words, operation)
+}
+
+fn shared_row(
+    visit: &RequestContext,
+    folder: &FolderView,
+    work: &[FolderOperation],
+) -> SharedFolderRow {
     let manages = folder.right == Some(FolderRight::Rwd);
+    let is_of_project = folder.owner.kind == FolderOwnerKind::Project;
+    let (work, operation) = under_way(visit, folder, work);
     SharedFolderRow {
         id: folder.id.to_string(),
         name: folder.name.to_string(),
-        owner: folder.owner.name.to_string(),
+        owner: folder.owner.name.clone(),
+        is_left: !is_of_project,
+        is_of_project,
+        work,
+        operation,
         right: folder
             .right
             .map_or("", |right| right_words(visit.text, right)),
@@ -196,7 +300,7 @@ pub(super) fn right_words(t: Text, right: FolderRight) -> &'static str {
     }
 }
 
-fn space(t: Text, taken: &StorageView, own: &[FolderView]) -> FolderSpace {
+fn space(t: Text, taken: &StorageView, biggest: String) -> FolderSpace {
     let used = components::size(taken.used.0);
     let limit = components::size(taken.limit.0);
     let (tone, note) = match (taken.level, taken.enforcement.is_enforced()) {
@@ -212,12 +316,18 @@ fn space(t: Text, taken: &StorageView, own: &[FolderView]) -> FolderSpace {
         percent: components::percent(taken.used.0 as f64, taken.limit.0 as f64),
         tone,
         note,
-        biggest: storage_use::biggest(own),
+        biggest,
     }
 }
 
-fn row(visit: &RequestContext, folder: &FolderView, now: Timestamp) -> OwnFolderRow {
+fn row(
+    visit: &RequestContext,
+    folder: &FolderView,
+    work: &[FolderOperation],
+    now: Timestamp,
+) -> OwnFolderRow {
     let t = visit.text;
+    let (work, operation) = under_way(visit, folder, work);
     let ago = |at: Timestamp| visit.clock.ago(at, now);
     OwnFolderRow {
         id: folder.id.to_string(),
@@ -244,6 +354,8 @@ fn row(visit: &RequestContext, folder: &FolderView, now: Timestamp) -> OwnFolder
                 .map_or_else(String::new, |at| visit.clock.date(at)),
         },
         is_back: folder.state == FolderState::Trashed,
+        work,
+        operation,
     }
 }
 
@@ -266,6 +378,11 @@ async fn create(
     let asked = NewFolderBody {
         name: sent.name.trim().to_owned(),
         volume: Some(sent.volume.clone()),
+        project: Some(sent.project.clone()),
+        members: match sent.project.trim().is_empty() {
+            true => None,
+            false => MountAccess::parse(&sent.members),
+        },
     };
     let refusal = match folders::create(&console.server, &caller, asked, None).await {
         Ok(made) => return responses::see_with(PATH, "folder-added", made.value.name.as_str()),
@@ -274,7 +391,7 @@ async fn create(
     };
     let refused = RefusedForm::new(visit.text, PATH, &refusal).otherwise_at("name");
     let visit = visit.refusing(refused);
-    match read(&console, &visit, &caller, sent).await {
+    match read(&console, &visit, &caller, sent, FolderFilter::default()).await {
         Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }

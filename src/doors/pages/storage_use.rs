@@ -1,5 +1,5 @@
-//! What `/storage` says of use to administrators: users by how near their limit is, the biggest folders, and when those were
-//! used last. Decides nothing.
+//! What `/storage` says of use to administrators: owners of folders by how near their limit is, the biggest folders, and when
+//! those were used last. Decides nothing.
 
 use api::folders::FolderView;
 use api::storage::StorageView;
@@ -10,6 +10,7 @@ use server::actions::{folders, storage};
 
 use super::PagesContext;
 use super::components;
+use super::folder_owners::owner_words;
 use super::request_context::RequestContext;
 
 /// Rows of each list. Higher: the page is long. Lower: who is next is found by the command line alone.
@@ -24,7 +25,7 @@ pub struct StorageUseRows {
     pub folders: Vec<BigFolderRow>,
 }
 
-/// A user, and what their folders take together.
+/// A user or a project, and what their folders take together.
 pub struct OwnerUseRow {
     pub owner: String,
     pub text: String,
@@ -76,7 +77,7 @@ fn owner_row(visit: &RequestContext, console: &PagesContext, one: &StorageView) 
     let now = console.server.clock().now();
     let (used, limit) = (components::size(one.used.0), components::size(one.limit.0));
     OwnerUseRow {
-        owner: one.owner.name.to_string(),
+        owner: owner_words(visit.text, one.owner.kind, &one.owner.name),
         text: visit.text.folders_space_of(used, limit),
         percent: components::percent(one.used.0 as f64, one.limit.0 as f64),
         seen: one
@@ -125,7 +126,8 @@ mod tests {
     fn folder(name: &str, bytes: Option<u64>) -> FolderView {
         let id = "0199f0a3-6c1e-7d40-8000-000000000000";
         let view = json!({
-            "id": id, "name": name, "owner": {"id": id, "name": "kim"}, "kind": "general",
+            "id": id, "name": name, "owner": {"kind": "user", "id": id, "name": "kim"},
+            "members": null, "owned": true, "kind": "general",
             "state": "ready", "volume": null, "right": null, "created_at": "2026-01-01T00:00:00Z",
             "used_at": null, "trashed_at": null, "purge_at": null, "bytes": bytes, "entries": null,
             "counted_at": null, "generation": 1,

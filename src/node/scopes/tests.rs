@@ -247,7 +247,7 @@ fn a_full_scope_takes_one_more_folder_and_throws_one_away() {
     let keeper: Arc<dyn ScopeKeeper> = Arc::clone(&ground.scopes) as _;
     let folders = FolderStore::limited(ground.directory.path(), keeper).expect("a store");
     let limit = Some(FolderLimit {
-        owner: KIM,
+        owner: KIM.into(),
         bytes: LIMIT,
     });
     let [large, home, more] = [1, 2, 3].map(|number| FolderId(Uuid::from_u128(number)));
@@ -274,7 +274,7 @@ fn a_full_scope_refuses_uploads_by_name_and_its_files_are_removed() {
     let keeper: Arc<dyn ScopeKeeper> = Arc::clone(&ground.scopes) as _;
     let folders = FolderStore::limited(ground.directory.path(), keeper).expect("a store");
     let limit = FolderLimit {
-        owner: KIM,
+        owner: KIM.into(),
         bytes: LIMIT,
     };
     let id = FolderId(Uuid::from_u128(1));
@@ -426,7 +426,7 @@ fn the_quota_of_the_disk_itself_holds_scopes_where_it_is_switched_on() {
     };
     let scopes = NodeScopes::of(disk.at(), Clock::system());
     assert_eq!(scopes.enforcement(), StorageEnforcement::Native);
-    let scope = |owner| ScopePlace::of(&disk.at(), owner);
+    let scope = |owner: UserId| ScopePlace::of(&disk.at(), owner);
     let (kim, lee) = (scope(KIM), scope(LEE));
     for one in [&kim, &lee] {
         drop(scopes.enter(one, Some(LIMIT)).expect("made"));

@@ -4,7 +4,6 @@ use uuid::Uuid;
 
 use super::*;
 use crate::folder::{FolderKind, FolderName, FolderState};
-use crate::grants::{Grant, GrantRole, GrantScope};
 use crate::tenancy::DomainId;
 
 const OWNER: UserId = UserId(Uuid::from_u128(1));
@@ -19,8 +18,10 @@ fn at(seconds: u64) -> Timestamp {
 fn folder() -> Folder {
     Folder {
         id: FolderId(Uuid::from_u128(7)),
-        owner: OWNER,
+        owner: OWNER.into(),
         domain: DomainId::DEFAULT,
+        members: MountAccess::Ro,
+        is_closed: false,
         name: FolderName::parse("data").expect("a name"),
         kind: FolderKind::General,
         state: FolderState::Ready,
@@ -55,9 +56,18 @@ fn share(with: ShareTarget, right: FolderRight) -> FolderShare {
 }
 
 /// The code of each verb, in their order; `done` where it is allowed.
-fn codes(subject: &Subject, shares: &[FolderShare], now: Timestamp) -> [String; 5] {
+fn codes(subject: &Subject, shares: &[FolderShare], now: Timestamp) -> [String; 7] {
+    codes_of(subject, &folder(), shares, now)
+}
+
+fn codes_of(
+    subject: &Subject,
+    folder: &Folder,
+    shares: &[FolderShare],
+    now: Timestamp,
+) -> [String; 7] {
     FolderVerb::ALL.map(
-        |verb| match check_right(subject, &folder(), shares, verb, now) {
+        |verb| match check_right(subject, folder, shares, verb, now) {
             Ok(_) => "done".to_owned(),
             Err(refusal) => refusal.code.as_str().to_owned(),
         },
@@ -68,15 +78,16 @@ const GONE: &str = "folder.not-found";
 const FILES: &str = "folder.files-own";
 const LESS: &str = "folder.right-missing";
 const ROLE: &str = "role.permission-missing";
+const OWNS: &str = "folder.owner-only";
 
-const STRANGER: [&str; 5] = [GONE; 5];
+const STRANGER: [&str; 7] = [GONE; 7];
 
-/// See, read, write, manage, share.
-fn by_right(right: FolderRight) -> [&'static str; 5] {
+/// See, read, write, manage, share, clone, transfer.
+fn by_right(right: FolderRight) -> [&'static str; 7] {
     match right {
-        FolderRight::Ro => ["done", "done", LESS, LESS, LESS],
-        FolderRight::Rw => ["done", "done", "done", LESS, LESS],
-        FolderRight::Rwd => ["done"; 5],
+        FolderRight::Ro => ["done", "done", LESS, LESS, LESS, "done", OWNS],
+        FolderRight::Rw => ["done", "done", "done", LESS, LESS, "done", OWNS],
+        FolderRight::Rwd => ["done", "done", "done", "done", "done", "done", OWNS],
     }
 }
 
@@ -92,10 +103,10 @@ fn each_verb_is_for_those_whose_right_holds_it() {
     let administrator = subject(OTHER, on(GrantRole::Administrator, of_domain));
     let plain = subject(OTHER, vec![]);
     let owner = subject(OWNER, vec![]);
-    let sees = ["done", FILES, FILES, ROLE, FILES];
-    let manages = ["done", FILES, FILES, "done", FILES];
+    let sees = ["done", FILES, FILES, ROLE, FILES, FILES, OWNS];
+    let manages = ["done", FILES, FILES, "done", FILES, FILES, OWNS];
     for (name, who, expected) in [
-        ("owner", &owner, ["done"; 5]),
+        ("owner", &owner, ["done"; 7]),
         ("stranger", &plain, STRANGER),
         ("member", &member, STRANGER),
         ("lead", &lead, STRANGER),
@@ -192,9 +203,103 @@ fn a_token_does_no_more_than_its_scopes() {
     let shares = [share(ShareTarget::User(OTHER), FolderRight::Rwd)];
     let scope = "token.scope-missing";
     let reads = token(&[Permission::SessionsRead]);
-    let expected = ["done", scope, scope, scope, scope];
+    let expected = ["done", scope, scope, scope, scope, scope, scope];
     assert_eq!(codes(&reads, &shares, at(1)), expected);
     assert_eq!(codes(&reads, &[], at(1)), STRANGER);
     let images = token(&[Permission::ImagesRead]);
-    assert_eq!(codes(&images, &shares, at(1)), [scope; 5]);
+    assert_eq!(codes(&images, &shares, at(1)), [scope; 7]);
+}
+
+#[test]
+fn a_projects_folder_is_its_leads_and_read_or_written_by_its_members() {
+    let on = |role, scope| subject(OTHER, vec![Grant { role, scope }]);
+    let of_project = GrantScope::Project(PROJECT);
+    let of_another = GrantScope::Project(ProjectId(Uuid::from_u128(11)));
+    let of_domain = GrantScope::Domain(DomainId::DEFAULT);
+    let sees = ["done", FILES, FILES, ROLE, FILES, FILES, OWNS];
+    let manages = ["done", FILES, FILES, "done", FILES, FILES, OWNS];
+    for members in [MountAccess::Ro, MountAccess::Rw] {
+        for is_closed in [false, true] {
+            let folder = Folder {
+                owner: PROJECT.into(),
+                members,
+                is_closed,
+                ..folder()
+            };
+            let held = match (members, is_closed) {
+                (MountAccess::Rw, false) => FolderRight::Rw,
+                (MountAccess::Ro, _) | (MountAccess::Rw, true) => FolderRight::Ro,
+            };
+            for (name, who, expected) in [
+                ("lead", on(GrantRole::Lead, of_project), ["done"; 7]),
+                ("member", on(GrantRole::Member, of_project), by_right(held)),
+                ("viewer", on(GrantRole::Viewer, of_project), sees),
+                ("lead of another", on(GrantRole::Lead, of_another), STRANGER),
+                (
+                    "member of another",
+                    on(GrantRole::Member, of_another),
+                    STRANGER,
+                ),
+                ("stranger", subject(OTHER, vec![]), STRANGER),
+                ("its former owner", subject(OWNER, vec![]), STRANGER),
+                ("auditor", on(GrantRole::Auditor, of_domain), sees),
+                (
+                    "administrator",
+                    on(GrantRole::Administrator, of_domain),
+                    manages,
+                ),
+            ] {
+                assert_eq!(
+                    codes_of(&who, &folder, &[], at(1)),
+                    expected,
+                    "{name} {members:?} {is_closed}"
+                );
+            }
+            // A share gives a member more, until the project is archived.
+            for right in FolderRight::ALL {
+                let shares = [share(ShareTarget::User(OTHER), right)];
+                let member = on(GrantRole::Member, of_project);
+                let held = match is_closed {
+                    true => FolderRight::Ro,
+                    false => held.max(right),
+                };
+                let mut expected = by_right(held);
+                assert_eq!(
+                    codes_of(&member, &folder, &shares, at(1)),
+                    expected,
+                    "member {right:?} {members:?} {is_closed}"
+                );
+                let plain = subject(OTHER, vec![]);
+                let held = match is_closed {
+                    true => FolderRight::Ro,
+                    false => right,
+                };
+                expected = by_right(held);
+                assert_eq!(
+                    codes_of(&plain, &folder, &shares, at(1)),
+                    expected,
+                    "stranger {right:?} {members:?} {is_closed}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_folder_is_taken_by_its_new_owner_or_by_leads_of_the_project() {
+    let of_project = GrantScope::Project(PROJECT);
+    let on = |role| {
+        let scope = of_project;
+        subject(OTHER, vec![Grant { role, scope }])
+    };
+    for (who, owner, expected) in [
+        (subject(OWNER, vec![]), FolderOwner::User(OWNER), true),
+        (subject(OTHER, vec![]), OWNER.into(), false),
+        (on(GrantRole::Lead), PROJECT.into(), true),
+        (on(GrantRole::Member), PROJECT.into(), false),
+        (on(GrantRole::Viewer), PROJECT.into(), false),
+        (on(GrantRole::Lead), OWNER.into(), false),
+    ] {
+        assert_eq!(speaks_for(&who, owner), expected, "{who:?} {owner}");
+    }
 }

@@ -167,6 +167,19 @@ impl MountAccess {
     pub fn is_read_only(self) -> bool {
         self == Self::Ro
     }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ro => "ro",
+            Self::Rw => "rw",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Ro, Self::Rw]
+            .into_iter()
+            .find(|access| access.word() == word)
+    }
 }
 
 /// A folder at a place inside a session, as the session's row keeps it.

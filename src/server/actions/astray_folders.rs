@@ -49,10 +49,10 @@ pub(crate) async fn look(server: &Server) -> Result<Vec<Notice>, Failure> {
             false => true,
             true => store.volume_of(id).is_none() && store.is_near(id) && !store.has(id),
         };
-        // One that is being removed loses its directory first.
+        // One that is being removed loses its directory first; a copy that is not whole comes or goes.
         let kept = rows
             .iter()
-            .filter(|(_, state)| **state != FolderState::Purging);
+            .filter(|(_, state)| !matches!(state, FolderState::Copying | FolderState::Purging));
         let gone: Vec<FolderId> = kept.map(|(id, _)| *id).filter(|id| is_gone(*id)).collect();
         let strange = listed.iter().filter(|id| {
             let is_old = made_at(**id).is_none_or(|at| at.plus_seconds(UNNAMED_SECONDS) <= now);

@@ -1,26 +1,29 @@
-//! What a user may do with folders: each makes and mounts their own, and does with those of others what shares give; who may
-//! change all sessions of the owner may rename, trash and restore them, too. `rules::folder_rights` is asked before each act.
-//! A directory is made before its row, so that each row has one.
+//! What a user may do with folders: each makes and mounts their own, does with those of projects what their role there gives,
+//! and with those of others what shares give; who may change all sessions of the owner may rename, trash and restore them,
+//! too. `rules::folder_rights` is asked before each act. A directory is made before its row, so that each row has one.
 
 use std::collections::BTreeSet;
 use std::io;
 
 use api::folders::{FolderPatchBody, FolderView, NewFolderBody};
 use api::mounts::NewMountBody;
-use api::sessions::Owner;
+use rules::app_share::is_member;
 use rules::codes::{FOLDER_FILES_OWN, FOLDER_NOT_FOUND};
 use rules::folder::{
-    Folder, FolderKind, FolderMount, FolderName, FolderState, HOME, RequestedMount, mount_plan,
+    Folder, FolderKind, FolderMount, FolderName, FolderOwner, FolderState, HOME, MountAccess,
+    RequestedMount, mount_plan,
 };
 use rules::folder_rights::{
-    EffectiveRight, FolderRight, FolderShare, FolderVerb, check_right, effective_right,
+    EffectiveRight, FolderRight, FolderShare, FolderVerb, check_right, effective_right, leads,
 };
-use rules::names::{FolderId, UserId};
+use rules::grants::GrantScope;
+use rules::names::{FolderId, SessionName};
 use rules::permissions::{Permission, Subject, reach};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::Session;
 use rules::storage::{StorageLevel, level};
+use rules::tenancy::{ProjectId, TenantState};
 use rules::units::Timestamp;
 use store::folders::{FolderLimit, FolderStore, is_full};
 use store::volumes::{VolumeShelf, refusal_of};
@@ -37,21 +40,24 @@ use crate::{Failure, Server, ServerFault};
 
 pub mod adoption;
 pub mod browsing;
+pub mod copies;
 pub mod files;
 pub mod notebook;
 pub mod sharing;
+pub mod transfers;
 mod turns;
 pub mod uploads;
 
 pub(crate) use turns::FolderTurns;
 
-/// Folders of one user, those in the trash included. Higher: a list is read by pages that show it whole. Lower: a user with
+/// Folders of one owner, those in the trash included. Higher: a list is read by pages that show it whole. Lower: a user with
 /// many data sets has to put them together.
 const MAX_FOLDERS: usize = 200;
 /// Sessions that a refusal names. Higher: its sentence fills the page. Lower: the others are found by trying again.
 const MAX_NAMED: usize = 5;
 
-/// The folders that the caller may see, those that are shared with them included, by owner and name, those in the trash last.
+/// The folders that the caller may see, those of their projects and those that are shared with them included, by owner and
+/// name, those in the trash last.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<FolderView>, Failure> {
     somewhere(caller, Permission::SessionsRead)?;
     let own = reach(&caller.subject, Permission::SessionsRead);
@@ -78,7 +84,8 @@ fn place_of(record: &FolderRecord) -> (&str, bool, &str, FolderId) {
     (owner, folder.trashed_at.is_some(), name, folder.id)
 }
 
-/// The folders of others that are shared with the caller, by owner and name, those in the trash last.
+/// The folders of the caller's projects, and those of others that are shared with them, by owner and name, those in the trash
+/// last.
 pub async fn shared(server: &Server, caller: &Caller) -> Result<Vec<FolderView>, Failure> {
     allowed(caller, Permission::SessionsRead)?;
     let (subject, now) = (&caller.subject, server.clock().now());
@@ -101,7 +108,7 @@ pub async fn own(server: &Server, caller: &Caller) -> Result<Vec<FolderView>, Fa
     })
 }
 
-/// One of `list`: by id, one of the caller's own by name, or one that is shared with them by name or as OWNER/NAME.
+/// One of `list`: by id, one of the caller's own by name, or another one by name or as OWNER/NAME.
 ///
 /// Errors: `folder.not-found`, `folder.ambiguous`.
 pub async fn get(server: &Server, caller: &Caller, which: &str) -> Result<FolderView, Failure> {
@@ -114,9 +121,10 @@ pub async fn get(server: &Server, caller: &Caller, which: &str) -> Result<Folder
     })
 }
 
-/// Makes a folder of the caller's own.
+/// Makes a folder of the caller's own, or of a project that they lead.
 ///
-/// Errors: `folder.name-invalid`, `folder.home`, `folder.name-taken`, `folder.too-many`, `quota.exceeded`, `disk.full`;
+/// Errors: `folder.project-unknown`, `folder.lead-needed`, `project.archived`, `folder.not-of-project`; `folder.name-invalid`,
+/// `folder.home`, `folder.name-taken`, `folder.too-many`, `quota.exceeded`, `disk.full`;
 /// `volume.not-found`, `volume.absent`, `volume.hung`, `volume.read-only`, `volume.busy`.
 pub async fn create(
     server: &Server,
@@ -130,10 +138,22 @@ pub async fn create(
     let mut folder = drafted(server, &caller.subject, name, FolderKind::General);
     let id = folder.id;
     let store = server.folders()?;
-    folder.volume = server.catalog().read_now("look for a volume", |view| {
-        let typed = asked.volume.as_deref();
-        chosen(view, &caller.subject, typed, store.volumes())
-    })?;
+    server
+        .catalog()
+        .read_now("look where a folder is to be", |view| {
+            let typed = asked.volume.as_deref();
+            folder.owner = new_owner(view, &caller.subject, asked.project.as_deref())?;
+            folder.volume = chosen(view, &caller.subject, typed, store.volumes())?;
+            Ok(())
+        })?;
+    if let Some(members) = asked.members {
+        match folder.owner {
+            FolderOwner::Project(_) => folder.members = members,
+            FolderOwner::User(_) => {
+                return Err(refusals::folder_not_of_project().at("/members").into());
+            }
+        }
+    }
     // Each directory that is made in vain costs the disk five writes that are waited for.
     if key.is_none() {
         server.catalog().read_now("look for a folder", |view| {
@@ -161,9 +181,11 @@ pub async fn create(
     made
 }
 
-/// Gives a folder another name. Sessions that mount it go on.
+/// Gives a folder another name, or the members of its project another right. Sessions that mount it go on; those that did not
+/// start are held to the right.
 ///
-/// Errors: `folder.not-found`, `folder.stale`, `role.permission-missing`, `folder.right-missing`; as `create`.
+/// Errors: `folder.not-found`, `folder.stale`, `folder.owner-only`, `folder.not-of-project`, `role.permission-missing`,
+/// `folder.right-missing`; as `create`.
 pub async fn change(
     server: &Server,
     caller: &Caller,
@@ -173,6 +195,7 @@ pub async fn change(
 ) -> Result<FolderView, Failure> {
     somewhere(caller, Permission::SessionsWrite)?;
     let name = patch.name.as_deref().map(name_of).transpose()?;
+    let asking = caller.clone();
     edit(
         server,
         caller,
@@ -182,14 +205,34 @@ pub async fn change(
             if if_match.is_some_and(|seen| seen != folder.generation) {
                 return Err(refusals::folder_stale(&folder.name, folder.generation).into());
             }
+            let members = patch.members.filter(|members| *members != folder.members);
+            if let Some(members) = patch.members {
+                let (subject, verb) = (&asking.subject, FolderVerb::Transfer);
+                permitted(rows, subject, folder, verb, rows.now)?;
+                if folder.owner.project().is_none() {
+                    return Err(refusals::folder_not_of_project().at("/members").into());
+                }
+                folder.members = members;
+            }
+            let code = members.map(|_| "folder.members-set");
             let Some(name) = name.filter(|name| *name != folder.name) else {
-                return Ok(None);
+                return Ok(code);
             };
+            if let (Some(code), Some(members)) = (code, members) {
+                note(
+                    rows,
+                    asking.name.as_str(),
+                    folder,
+                    code,
+                    ("", members.word()),
+                )?;
+            }
             if folder.kind == FolderKind::Home {
                 return Err(refusals::folder_home().at("/name").into());
             }
             folder.name = name;
-            if folder.state == FolderState::Ready {
+            if folder.state != FolderState::Trashed {
+                refuse_unready(folder)?;
                 refuse_taken(rows, folder)?;
             }
             Ok(Some("folder.renamed"))
@@ -206,20 +249,10 @@ pub async fn trash(server: &Server, caller: &Caller, which: &str) -> Result<Fold
     somewhere(caller, Permission::SessionsWrite)?;
     let state = FolderState::Ready;
     edit(server, caller, which, state, move |rows, folder| {
-        match folder.state {
-            FolderState::Ready => {}
-            FolderState::Trashed => return Err(refusals::folder_in_trash(&folder.name).into()),
-            FolderState::Purging => return Err(refusals::folder_purging(&folder.name).into()),
-        }
+        refuse_unready(folder)?;
         let sessions = sharing::sessions_with_right(rows, folder, rows.now)?;
-        if !sessions.is_empty() {
-            let named = sessions.iter().take(MAX_NAMED).map(ToString::to_string);
-            let mut named: Vec<String> = named.collect();
-            if sessions.len() > MAX_NAMED {
-                named.push("…".to_owned());
-            }
-            return Err(refusals::folder_mounted(&folder.name, named.join(", ")).into());
-        }
+        refuse_mounted(folder, &sessions)?;
+        rows.forget_folder_transfer(folder.id)?;
         folder.state = FolderState::Trashed;
         folder.trashed_at = Some(rows.now);
         Ok(Some("folder.trashed"))
@@ -237,7 +270,9 @@ pub async fn restore(server: &Server, caller: &Caller, which: &str) -> Result<Fo
     edit(server, caller, which, state, move |rows, folder| {
         match folder.state {
             FolderState::Trashed => {}
-            FolderState::Ready => return Err(refusals::folder_not_trashed(&folder.name).into()),
+            FolderState::Ready | FolderState::Copying | FolderState::Transferring => {
+                return Err(refusals::folder_not_trashed(&folder.name).into());
+            }
             FolderState::Purging => return Err(refusals::folder_purging(&folder.name).into()),
         }
         refuse_taken(rows, folder)?;
@@ -267,12 +302,19 @@ async fn edit(
             let mut after = before.clone();
             if let Some(code) = change(rows, &mut after)? {
                 rows.put_folder(&after)?;
-                let (was, is) = match before.name == after.name {
-                    true => (
-                        before.state.word().to_owned(),
-                        after.state.word().to_owned(),
-                    ),
-                    false => (before.name.to_string(), after.name.to_string()),
+                if before.members != after.members {
+                    sharing::settle(rows, caller.name.as_str(), &after)?;
+                }
+                let (was, is) = match code {
+                    "folder.renamed" => (before.name.to_string(), after.name.to_string()),
+                    "folder.members-set" => {
+                        let [was, is] = [&before, &after].map(|one| one.members.word());
+                        (was.to_owned(), is.to_owned())
+                    }
+                    _ => {
+                        let [was, is] = [&before, &after].map(|one| one.state.word());
+                        (was.to_owned(), is.to_owned())
+                    }
                 };
                 note(
                     rows,
@@ -323,7 +365,7 @@ pub(super) async fn first_home(
     let known = server
         .catalog()
         .read_now("look for a home folder", |view| {
-            view.ready_folder(owner, HOME)
+            view.kept_folder(owner, HOME)
         })?;
     if known.is_some() {
         return Ok(None);
@@ -395,14 +437,16 @@ pub(super) fn asked_again(
     mount: &FolderMount,
 ) -> Result<NewMountBody, Failure> {
     let asked = NewMountBody::from(mount);
-    let own = view.ready_folder(subject.user, mount.name.as_str())?;
+    let own = view.kept_folder(subject.user, mount.name.as_str())?;
     if own.is_some_and(|own| own.folder.id == mount.folder) {
         return Ok(asked);
     }
     let found = view.folder(mount.folder)?.map(|found| found.folder);
     match found {
         // By name one of another user would be another folder of the subject's own.
-        Some(folder) if folder.owner != subject.user || folder.state == FolderState::Ready => {
+        Some(folder)
+            if folder.owner != subject.user.into() || folder.state == FolderState::Ready =>
+        {
             Ok(NewMountBody {
                 folder: folder.id.to_string(),
                 ..asked
@@ -458,16 +502,14 @@ pub(super) fn forget_unused(server: &Server, made: Option<FolderId>) {
 /// Refuses to start a session again whose folders are not all ready, and its owner's or shared with them. Those that are
 /// shared read-only by now it mounts read-only from now on.
 ///
-/// Errors: `folder.in-trash`, `folder.not-found`.
+/// Errors: `folder.in-trash`, `folder.transferring`, `folder.not-found`.
 pub(super) fn refuse_gone(rows: &Rows<'_>, session: &mut Session) -> Result<(), Failure> {
     for mount in &mut session.mounts {
         let found = rows.folder(mount.folder)?.map(|found| found.folder);
         let folder = found.ok_or_else(refusals::folder_not_found)?;
         let right = rows.right_to_files(session.owner, &folder, rows.now)?;
         let right = right.ok_or_else(refusals::folder_not_found)?;
-        if folder.state != FolderState::Ready {
-            return Err(refusals::folder_in_trash(&folder.name).into());
-        }
+        refuse_unready(&folder)?;
         mount.read_only |= right == FolderRight::Ro;
     }
     Ok(())
@@ -503,7 +545,7 @@ fn permitted(
     verb: FolderVerb,
     now: Timestamp,
 ) -> Result<EffectiveRight, Failure> {
-    let shares = match folder.owner == subject.user {
+    let shares = match folder.owner == subject.user.into() {
         true => Vec::new(),
         false => shares_of(view, folder.id)?,
     };
@@ -515,27 +557,124 @@ fn shares_of(view: &ReadTransaction<'_>, folder: FolderId) -> Result<Vec<FolderS
     Ok(known.map(|record| record.share).collect())
 }
 
-/// The folders of others whose files a subject may read, in no order. `shares`: those that are for the subject. Costs one row
-/// by key for each.
+/// The folders of others whose files a subject may read, those of their projects included, in no order. `shares`: those that
+/// are for the subject. Costs one range of an index for each project, and one row by key for each share.
 fn shared_with(
     view: &ReadTransaction<'_>,
     subject: &Subject,
     shares: &[FolderShare],
     now: Timestamp,
 ) -> Result<Vec<FolderRecord>, Failure> {
-    let ids: BTreeSet<FolderId> = shares.iter().map(|share| share.folder).collect();
     let mut all = Vec::new();
-    for id in ids {
-        let Some(found) = view.folder(id)? else {
-            continue;
-        };
-        let right = effective_right(subject, &found.folder, shares, now);
-        let is_read = right.is_some_and(|right| right.files.is_some() && !right.owns);
-        if is_read {
-            all.push(found);
-        }
+    for project in projects_of(subject) {
+        all.extend(view.folders_of(project)?);
     }
+    let known: BTreeSet<FolderId> = all.iter().map(|one| one.folder.id).collect();
+    let ids: BTreeSet<FolderId> = shares.iter().map(|share| share.folder).collect();
+    for id in ids.difference(&known) {
+        all.extend(view.folder(*id)?);
+    }
+    all.retain(|found| {
+        let right = effective_right(subject, &found.folder, shares, now);
+        // A copy is shown to others once it is whole.
+        let is_whole = found.folder.state != FolderState::Copying;
+        found.folder.owner != subject.user.into()
+            && right.is_some_and(|right| right.files.is_some() && (is_whole || right.owns))
+    });
     Ok(all)
+}
+
+/// The projects of which a subject is a member, each once.
+fn projects_of(subject: &Subject) -> BTreeSet<ProjectId> {
+    let projects = subject.grants.iter().filter_map(|grant| match grant.scope {
+        GrantScope::Project(project) => Some(project),
+        GrantScope::Site | GrantScope::Domain(_) => None,
+    });
+    projects
+        .filter(|project| is_member(&subject.grants, *project))
+        .collect()
+}
+
+/// Whose a new folder of a subject is: their own, or that of the project with this name.
+///
+/// Errors: `folder.project-unknown`, `folder.lead-needed`, `project.archived`, all at `/project`.
+fn new_owner(
+    view: &ReadTransaction<'_>,
+    subject: &Subject,
+    typed: Option<&str>,
+) -> Result<FolderOwner, Failure> {
+    let Some(name) = typed.map(str::trim).filter(|name| !name.is_empty()) else {
+        return Ok(subject.user.into());
+    };
+    let project = known_project(view, subject, name)?;
+    if !leads(&subject.grants, project) {
+        return Err(refusals::folder_lead_needed(name).at("/project").into());
+    }
+    Ok(project.into())
+}
+
+/// The project of that name, for its members, where it is not archived.
+///
+/// Errors: `folder.project-unknown`, `project.archived`, both at `/project`.
+fn known_project(
+    view: &ReadTransaction<'_>,
+    subject: &Subject,
+    name: &str,
+) -> Result<ProjectId, Failure> {
+    let found = view.project_called(subject.domain, name)?;
+    let found = found.filter(|project| is_member(&subject.grants, *project));
+    let unknown = || refusals::folder_project_unknown().at("/project");
+    let project = found.ok_or_else(unknown)?;
+    let state = view.project(project)?.map(|project| project.state);
+    match state == Some(TenantState::Active) {
+        true => Ok(project),
+        false => Err(refusals::project_archived(name).at("/project").into()),
+    }
+}
+
+/// The projects that the caller leads and that folders may belong to, by name.
+pub async fn led_projects(server: &Server, caller: &Caller) -> Result<Vec<String>, Failure> {
+    allowed(caller, Permission::SessionsWrite)?;
+    let subject = &caller.subject;
+    server.catalog().read_now("list led projects", |view| {
+        let mut names = Vec::new();
+        for project in projects_of(subject) {
+            let found = view.project(project)?;
+            let found = found.filter(|one| one.state == TenantState::Active);
+            let found = found.filter(|one| one.domain == subject.domain);
+            if let Some(found) = found.filter(|_| leads(&subject.grants, project)) {
+                names.push(found.name.to_string());
+            }
+        }
+        names.sort();
+        Ok(names)
+    })
+}
+
+/// Refuses to work on a folder whose files are not there to be worked on.
+///
+/// Errors: `folder.copying`, `folder.transferring`, `folder.in-trash`, `folder.purging`.
+fn refuse_unready(folder: &Folder) -> Result<(), Refusal> {
+    match folder.state {
+        FolderState::Ready => Ok(()),
+        FolderState::Copying => Err(refusals::folder_copying(&folder.name)),
+        FolderState::Transferring => Err(refusals::folder_transferring(&folder.name)),
+        FolderState::Trashed => Err(refusals::folder_in_trash(&folder.name)),
+        FolderState::Purging => Err(refusals::folder_purging(&folder.name)),
+    }
+}
+
+/// Errors: `folder.mounted`, which names some of the sessions.
+fn refuse_mounted(folder: &Folder, sessions: &[SessionName]) -> Result<(), Refusal> {
+    if sessions.is_empty() {
+        return Ok(());
+    }
+    let named = sessions.iter().take(MAX_NAMED).map(ToString::to_string);
+    let mut named: Vec<String> = named.collect();
+    if sessions.len() > MAX_NAMED {
+        named.push("…".to_owned());
+    }
+    Err(refusals::folder_mounted(&folder.name, named.join(", ")))
 }
 
 /// The folder that is meant: by id where the caller may see it, else as `named` finds it.
@@ -557,10 +696,10 @@ fn find(
     Ok(found)
 }
 
-/// The folder of that name: one of the subject's own, else one that is shared with them, which OWNER/NAME names exactly. Of
-/// several of one owner and name the one of state `prefer`, and of several of those the one that was trashed last.
+/// The folder of that name: one of the subject's own, else one of a project or one that is shared with them, which OWNER/NAME
+/// names exactly. Of several of one owner and name the one of state `prefer`, and of several of those the one that was trashed last.
 ///
-/// Errors: `folder.ambiguous` where several owners share one of that name.
+/// Errors: `folder.ambiguous` where several owners have one of that name for the subject.
 fn named(
     view: &ReadTransaction<'_>,
     subject: &Subject,
@@ -584,7 +723,7 @@ fn named(
     let shares = view.folder_shares_for(subject)?;
     let mut shared = shared_with(view, subject, &shares, now)?;
     shared.retain(is_meant);
-    let owners: BTreeSet<UserId> = shared.iter().map(|one| one.folder.owner).collect();
+    let owners: BTreeSet<FolderOwner> = shared.iter().map(|one| one.folder.owner).collect();
     match owners.len() {
         0 | 1 => Ok(shared.into_iter().max_by_key(rank)),
         _ => Err(refusals::folder_ambiguous(which).into()),
@@ -603,8 +742,10 @@ fn drafted(server: &Server, subject: &Subject, name: FolderName, kind: FolderKin
     let now = server.clock().now();
     Folder {
         id: FolderId::make(now, base::observe::random()),
-        owner: subject.user,
+        owner: subject.user.into(),
         domain: subject.domain,
+        members: MountAccess::Ro,
+        is_closed: false,
         name,
         kind,
         state: FolderState::Ready,
@@ -633,14 +774,27 @@ fn insert(rows: &Rows<'_>, caller: &Caller, folder: &Folder) -> Result<(), Failu
 }
 
 fn refuse_taken(view: &ReadTransaction<'_>, folder: &Folder) -> Result<(), Failure> {
-    let other = view.ready_folder(folder.owner, folder.name.as_str())?;
-    match other.is_some_and(|other| other.folder.id != folder.id) {
-        true => Err(refusals::folder_name_taken(&folder.name).at("/name").into()),
-        false => Ok(()),
+    let taken = || Err(refusals::folder_name_taken(&folder.name).at("/name").into());
+    let other = view.kept_folder(folder.owner, folder.name.as_str())?;
+    if other.is_some_and(|other| other.folder.id != folder.id) {
+        return taken();
     }
+    // One that is on its way to the owner has its name there from the moment that it was taken.
+    for offer in view.folder_transfers_to(folder.owner)? {
+        let coming = view.folder(offer.folder)?.map(|found| found.folder);
+        let is_taken = coming.is_some_and(|coming| {
+            coming.state == FolderState::Transferring
+                && coming.id != folder.id
+                && coming.name == folder.name
+        });
+        if is_taken {
+            return taken();
+        }
+    }
+    Ok(())
 }
 
-fn refuse_full(view: &ReadTransaction<'_>, owner: UserId) -> Result<(), Failure> {
+fn refuse_full(view: &ReadTransaction<'_>, owner: FolderOwner) -> Result<(), Failure> {
     match view.folders_of(owner)?.len() >= MAX_FOLDERS {
         true => Err(refusals::folder_too_many(MAX_FOLDERS).into()),
         false => Ok(()),
@@ -729,12 +883,7 @@ fn show(
     now: Timestamp,
 ) -> FolderView {
     let right = effective_right(subject, &row.folder, shares, now);
-    let owner = Owner {
-        id: row.folder.owner,
-        name: row.owner_name,
-    };
-    let right = right.and_then(|right| right.files);
-    FolderView::new(row.folder, owner, row.volume_name, right)
+    FolderView::new(row.folder, row.owner_name, row.volume_name, right)
 }
 
 pub(crate) fn note(

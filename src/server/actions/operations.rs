@@ -8,7 +8,7 @@ use rules::refusals;
 use super::allowed;
 use crate::access::Caller;
 use crate::catalog::Lane;
-use crate::catalog::job_kinds::SESSION_COMMIT;
+use crate::catalog::job_kinds::{FOLDER_CLONE, FOLDER_TRANSFER, SESSION_COMMIT};
 use crate::catalog::jobs::OperationRow;
 use crate::{Failure, Server, ServerFault};
 
@@ -55,7 +55,7 @@ pub async fn cancel(
     id: OperationId,
 ) -> Result<OperationView, Failure> {
     if let Err(denied) = allowed(caller, Permission::ImagesWrite)
-        && !is_own_commit(server, caller, id)
+        && !is_own_work(server, caller, id)
     {
         return Err(denied);
     }
@@ -76,13 +76,18 @@ pub async fn cancel(
     find(server, caller, id)
 }
 
-/// Whether it makes an image of a session of the caller, who may write that image without being an administrator.
-fn is_own_commit(server: &Server, caller: &Caller, id: OperationId) -> bool {
-    let write = caller.subject.token_allows(Permission::ImagesWrite);
-    let found = find(server, caller, id);
-    let is_own =
-        |found: OperationView| found.kind == SESSION_COMMIT && found.user == caller.subject.user;
-    write.is_ok() && found.is_ok_and(is_own)
+/// Whether it makes an image of a session of the caller, or copies a folder for them, which they may call off without being
+/// an administrator.
+fn is_own_work(server: &Server, caller: &Caller, id: OperationId) -> bool {
+    let Ok(found) = find(server, caller, id) else {
+        return false;
+    };
+    let permission = match found.kind.as_str() {
+        SESSION_COMMIT => Permission::ImagesWrite,
+        FOLDER_CLONE | FOLDER_TRANSFER => Permission::SessionsWrite,
+        _ => return false,
+    };
+    found.user == caller.subject.user && caller.subject.token_allows(permission).is_ok()
 }
 
 /// Which operations the caller may see: their own, or all for those who may see the whole box.

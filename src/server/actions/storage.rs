@@ -1,10 +1,13 @@
-//! What folders take and may take, of each user together. Everybody sees what is theirs; who sees a user's sessions sees that
-//! of the user. Holds nothing: the keeper of scopes does.
+//! What folders take and may take, of each user and of each project together. Everybody sees what is theirs; who sees the
+//! sessions of a user or a project sees theirs. Holds nothing: the keeper of scopes does.
 
-use api::sessions::Owner;
+use api::folders::FolderOwnerView;
 use api::storage::StorageView;
+use rules::folder::FolderOwner;
 use rules::names::UserId;
 use rules::permissions::{Permission, reach};
+use rules::quota::PolicyLevel;
+use rules::refusals;
 use rules::storage::{StorageEnforcement, StorageUse, limit_of};
 use rules::tenancy::{DomainId, ProjectId};
 use rules::units::{Bytes, Timestamp};
@@ -16,7 +19,7 @@ use crate::catalog::ReadTransaction;
 use crate::catalog::policies::PolicySubjects;
 use crate::{Failure, Server, ServerFault};
 
-/// What the folders of each user take who has some and whom the caller may see, by name.
+/// What the folders of each user and each project take who has some and whom the caller may see, by name.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<StorageView>, Failure> {
     somewhere(caller, Permission::SessionsRead)?;
     let own = reach(&caller.subject, Permission::SessionsRead);
@@ -31,10 +34,7 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<StorageView>, 
                     Some(taken) => taken.limit,
                     None => folder_limit(view, found.owner, found.domain, now)?,
                 };
-                let owner = Owner {
-                    id: found.owner,
-                    name: found.owner_name,
-                };
+                let owner = FolderOwnerView::new(found.owner, found.owner_name);
                 let known = (found.counted, limit);
                 all.push(StorageView::new(owner, enforcement, found.taken, known));
             }
@@ -50,10 +50,7 @@ pub async fn own(server: &Server, caller: &Caller) -> Result<StorageView, Failur
     let now = server.clock().now();
     let enforcement = enforcement(server).await?;
     let seen = seen(server, user).await?;
-    let owner = Owner {
-        id: user,
-        name: caller.name.clone(),
-    };
+    let owner = FolderOwnerView::new(user.into(), caller.name.to_string());
     server
         .catalog()
         .read("show what folders take", move |view| {
@@ -71,28 +68,68 @@ pub async fn own(server: &Server, caller: &Caller) -> Result<StorageView, Failur
         .await
 }
 
-/// What all folders of a user may take together: the strictest of the policies that are attached to them, with their
-/// allowances. Costs a few steps of indexes.
+/// What all folders of an owner may take together: the strictest of the policies that are attached to them, with their
+/// allowances. What bounds each member of a project says nothing of the project's own. Costs a few steps of indexes.
 pub(crate) fn folder_limit(
     view: &ReadTransaction<'_>,
-    user: UserId,
+    owner: impl Into<FolderOwner>,
     domain: DomainId,
     now: Timestamp,
 ) -> Result<Bytes, Failure> {
-    let home = view.home_project(user, now)?;
+    let (project, user) = match owner.into() {
+        FolderOwner::User(user) => {
+            let home = view.home_project(user, now)?;
+            // Who is in no project has only those of site, domain and account.
+            (
+                home.map_or(ProjectId(Uuid::nil()), |(_, project)| project),
+                Some(user),
+            )
+        }
+        FolderOwner::Project(project) => (project, None),
+    };
     let subjects = PolicySubjects {
         domain,
-        // Who is in no project has only those of site, domain and account.
-        project: home.map_or(ProjectId(Uuid::nil()), |(_, project)| project),
-        user,
+        project,
+        user: user.unwrap_or(UserId(Uuid::nil())),
     };
     let mut attached = view.policies_of(&subjects)?;
+    if user.is_none() {
+        attached.retain(|policy| policy.level != PolicyLevel::Member);
+    }
     for allowance in view.allowances_of(&subjects)? {
         for policy in &mut attached {
             policy.raise(&allowance);
         }
     }
     Ok(limit_of(&attached))
+}
+
+/// Refuses so many bytes more in the folders of an owner than they may take, as far as is known: what holds the limit counts
+/// each block. Costs what `folder_limit` does; one visit of each folder of the owner before the first look.
+///
+/// Errors: `quota.exceeded`.
+pub(crate) fn refuse_beyond(
+    view: &ReadTransaction<'_>,
+    owner: FolderOwner,
+    domain: DomainId,
+    bytes: u64,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let limit = folder_limit(view, owner, domain, now)?;
+    let used = match view.storage_of(owner)? {
+        Some(known) => known.taken.used.0,
+        None => {
+            let all = view.folders_of(owner)?.into_iter();
+            let all = all.filter(|one| one.folder.volume.is_none());
+            all.filter_map(|one| one.folder.counted)
+                .map(|counted| counted.bytes)
+                .sum::<u64>()
+        }
+    };
+    match used.saturating_add(bytes) > limit.0 {
+        true => Err(refusals::quota_exceeded(Bytes(used), limit).into()),
+        false => Ok(()),
+    }
 }
 
 /// How limits are held on the server's machine. The first answer of a server may take a moment: it is tried out.

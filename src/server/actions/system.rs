@@ -6,7 +6,7 @@ use std::path::Path;
 use base::observe::chain;
 use rules::findings::{InvariantFinding, findings};
 use rules::messages::DeviceUse;
-use rules::names::{ContainerName, FolderId, NodeId, SessionId, UserId};
+use rules::names::{ContainerName, FolderId, NodeId, SessionId};
 use rules::notice::Notice;
 use rules::notices;
 use rules::permissions::Permission;
@@ -25,7 +25,7 @@ pub use crate::appliance::settings::Reloaded;
 use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
 use crate::catalog::samples::Rate;
-use crate::catalog::storage::FolderOwner;
+use crate::catalog::storage::OwnedFolders;
 use crate::diagnostics::DiagnosticsRequest;
 use crate::{Failure, Server, hand_over};
 
@@ -226,9 +226,9 @@ pub struct Metrics {
     pub operations_open: u64,
     /// The places that the audit log is handed over to.
     pub audit_targets: Vec<AuditTargetMetrics>,
-    /// What the folders of users take: of those who are nearest to their limit.
+    /// What the folders of owners take: of those who are nearest to their limit.
     pub folders: Vec<OwnerMetrics>,
-    /// How many users count as how near to their limit, all words present.
+    /// How many owners count as how near to their limit, all words present.
     pub folder_levels: Vec<(StorageLevel, u64)>,
     /// The biggest folders and their bytes. Without names, as of slices.
     pub biggest_folders: Vec<(FolderId, u64)>,
@@ -245,16 +245,17 @@ pub struct VolumeMetrics {
     pub total: Option<u64>,
 }
 
-/// Users whose folders have figures of their own. Higher: a monitor keeps a series for each user who ever had a folder. Lower:
+/// Owners whose folders have figures of their own. Higher: a monitor keeps a series for each owner who ever had a folder. Lower:
 /// who is about to meet a limit is not seen.
 const MAX_OWNER_METRICS: usize = 100;
 /// Folders that have figures of their own.
 const MAX_FOLDER_METRICS: u32 = 20;
 
-/// What all folders of one user take together. Without names, as of slices.
+/// What all folders of one owner take together. Without names, as of slices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OwnerMetrics {
-    pub owner: UserId,
+    /// The id of a user; `project-` and the id of a project.
+    pub owner: String,
     pub used: Bytes,
     pub limit: Bytes,
 }
@@ -426,11 +427,11 @@ pub async fn metrics(server: &Server, caller: &Caller) -> Result<Metrics, Failur
 }
 
 /// What the folders of those take who are nearest to their limit.
-fn nearest(owners: &[FolderOwner]) -> Vec<OwnerMetrics> {
+fn nearest(owners: &[OwnedFolders]) -> Vec<OwnerMetrics> {
     let known = owners.iter().filter_map(|one| {
         let taken = one.before?.taken;
         Some(OwnerMetrics {
-            owner: one.owner,
+            owner: one.owner.to_string(),
             used: taken.used,
             limit: taken.limit,
         })
@@ -645,6 +646,7 @@ pub async fn warnings(server: &Server, caller: &Caller) -> Result<Vec<Diagnostic
 
 #[cfg(test)]
 mod tests {
+    use rules::names::UserId;
     use rules::storage::StorageUse;
     use rules::tenancy::DomainId;
     use uuid::Uuid;
@@ -654,8 +656,8 @@ mod tests {
 
     #[test]
     fn so_many_users_have_figures_and_those_nearest_to_their_limit() {
-        let owners = (0..150_u64).map(|number| FolderOwner {
-            owner: UserId(Uuid::from_u128(u128::from(number))),
+        let owners = (0..150_u64).map(|number| OwnedFolders {
+            owner: UserId(Uuid::from_u128(u128::from(number))).into(),
             domain: DomainId::DEFAULT,
             counted: Bytes::ZERO,
             before: Some(StorageWarning {
@@ -668,7 +670,7 @@ mod tests {
                 since: Timestamp::default(),
             }),
         });
-        let owners: Vec<FolderOwner> = owners.collect();
+        let owners: Vec<OwnedFolders> = owners.collect();
         let told = nearest(&owners);
         assert_eq!(told.len(), MAX_OWNER_METRICS);
         assert_eq!(told[0].used, Bytes(149));

@@ -137,7 +137,7 @@ impl ReadTransaction<'_> {
         folder: &Folder,
         now: Timestamp,
     ) -> Result<Option<FolderRight>, Failure> {
-        if user == folder.owner {
+        if folder.owner == user.into() {
             return Ok(Some(FolderRight::Rwd));
         }
         let Some(found) = self.user(user)? else {
@@ -196,13 +196,29 @@ impl Rows<'_> {
         Ok(())
     }
 
+    /// Takes every share of a folder back.
+    pub(crate) fn forget_shares_of_folder(&self, folder: FolderId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("delete from folder_share where folder = ?1")?
+            .execute([folder.0.as_bytes()])?;
+        Ok(())
+    }
+
     /// Takes the shares back that are with a user who is gone, and those of their folders: what lies in the trash then is
-    /// not brought back by users whom it was shared with.
+    /// not brought back by users whom it was shared with. Offers to them and of theirs go, too; one
+    /// that was taken keeps the name of its folder at its new owner until its operation ends.
     pub(super) fn forget_folder_shares_of(&self, user: UserId) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
                 "delete from folder_share
                  where user = ?1 or folder in (select id from folder where owner = ?1)",
+            )?
+            .execute([user.0.as_bytes()])?;
+        self.connection
+            .prepare_cached(
+                "delete from folder_transfer
+                 where user = ?1
+                     or folder in (select id from folder where owner = ?1 and state <> 'transferring')",
             )?
             .execute([user.0.as_bytes()])?;
         Ok(())

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rules::folder::{Folder, FolderKind, FolderName, FolderState, FolderUse};
-use rules::names::{FolderId, UserId, UserName, VolumeId};
+use rules::folder::{
+    Folder, FolderKind, FolderName, FolderOwner, FolderState, FolderUse, MountAccess,
+};
+use rules::names::{FolderId, UserId, VolumeId};
 use rules::permissions::Reach;
-use rules::tenancy::DomainId;
+use rules::tenancy::{DomainId, ProjectId, TenantState};
 use rules::units::Timestamp;
 use rusqlite::{OptionalExtension as _, Params, Row};
 
@@ -19,7 +21,7 @@ use crate::Failure;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FolderRecord {
     pub(crate) folder: Folder,
-    pub(crate) owner_name: UserName,
+    pub(crate) owner_name: String,
     /// None: it lies on the box's own disk.
     pub(crate) volume_name: Option<String>,
 }
@@ -27,8 +29,31 @@ pub(crate) struct FolderRecord {
 const FOLDER: ReachedTable = ReachedTable {
     owner: "owner",
     has_domain: false,
-    project: None,
+    project: Some("project"),
 };
+
+/// Whose a row is; the table says that it has one owner.
+pub(super) fn owner(row: &Row<'_>, user: &str, project: &str) -> rusqlite::Result<FolderOwner> {
+    match value::id_or_none(row, user)? {
+        Some(user) => Ok(FolderOwner::User(UserId(user))),
+        None => Ok(FolderOwner::Project(ProjectId(value::id(row, project)?))),
+    }
+}
+
+/// The columns of a user and of a project, one of them null.
+pub(super) fn columns(owner: FolderOwner) -> (Option<[u8; 16]>, Option<[u8; 16]>) {
+    let user = owner.user().map(|user| *user.0.as_bytes());
+    let project = owner.project().map(|project| *project.0.as_bytes());
+    (user, project)
+}
+
+/// The condition that a row of the table is an owner's; its one value is their id.
+fn of_owner(owner: FolderOwner) -> &'static str {
+    match owner {
+        FolderOwner::User(_) => "owner = ?1",
+        FolderOwner::Project(_) => "project = ?1",
+    }
+}
 
 fn folder_row(row: &Row<'_>) -> rusqlite::Result<FolderRecord> {
     let counted_at = value::time_or_none(row, "counted_at")?;
@@ -37,8 +62,11 @@ fn folder_row(row: &Row<'_>) -> rusqlite::Result<FolderRecord> {
     Ok(FolderRecord {
         folder: Folder {
             id: FolderId(value::id(row, "id")?),
-            owner: UserId(value::id(row, "owner")?),
+            owner: owner(row, "owner", "project")?,
             domain: DomainId(value::id(row, "domain")?),
+            members: value::word(row, "members", MountAccess::parse)?,
+            is_closed: value::word_or_none(row, "project_state", TenantState::parse)?
+                == Some(TenantState::Archived),
             name: value::word(row, "name", |text| FolderName::parse(text).ok())?,
             kind: value::word(row, "kind", FolderKind::parse)?,
             state: value::word(row, "state", FolderState::parse)?,
@@ -52,7 +80,7 @@ fn folder_row(row: &Row<'_>) -> rusqlite::Result<FolderRecord> {
             },
             generation: value::unsigned(row, "generation")?,
         },
-        owner_name: value::word(row, "owner_name", |text| UserName::parse(text).ok())?,
+        owner_name: row.get("owner_name")?,
         volume_name: row.get("volume_name")?,
     })
 }
@@ -64,12 +92,14 @@ impl ReadTransaction<'_> {
         values: impl Params,
     ) -> Result<Vec<FolderRecord>, Failure> {
         let mut statement = self.connection.prepare_cached(&format!(
-            "select folder.*, user.domain as domain, user.name as owner_name,
+            "select folder.*, coalesce(user.domain, project.domain) as domain,
+                 coalesce(user.name, project.name) as owner_name, project.state as project_state,
                  volume.name as volume_name
              from (select * from folder where {condition}) as folder
-             join user on user.id = folder.owner
+             left join user on user.id = folder.owner
+             left join project on project.id = folder.project
              left join volume on volume.id = folder.volume
-             order by user.name, folder.trashed_at is not null, folder.name, folder.id"
+             order by owner_name, folder.trashed_at is not null, folder.name, folder.id"
         ))?;
         let rows = statement.query_map(values, folder_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -81,9 +111,13 @@ impl ReadTransaction<'_> {
         self.folders_where(&reached, [value])
     }
 
-    /// The folders of one user, those in the trash included. Costs one range of an index.
-    pub(crate) fn folders_of(&self, owner: UserId) -> Result<Vec<FolderRecord>, Failure> {
-        self.folders_where("owner = ?1", [owner.0.as_bytes()])
+    /// The folders of one owner, those in the trash included. Costs one range of an index.
+    pub(crate) fn folders_of(
+        &self,
+        owner: impl Into<FolderOwner>,
+    ) -> Result<Vec<FolderRecord>, Failure> {
+        let owner = owner.into();
+        self.folders_where(of_owner(owner), [owner.id().as_bytes()])
     }
 
     pub(crate) fn folder(&self, id: FolderId) -> Result<Option<FolderRecord>, Failure> {
@@ -91,14 +125,18 @@ impl ReadTransaction<'_> {
         Ok(found.into_iter().next())
     }
 
-    /// The folder of that name that a user has ready. Costs one look into an index.
-    pub(crate) fn ready_folder(
+    /// The folder of that name that an owner has outside the trash. Costs one look into an index.
+    pub(crate) fn kept_folder(
         &self,
-        owner: UserId,
+        owner: impl Into<FolderOwner>,
         name: &str,
     ) -> Result<Option<FolderRecord>, Failure> {
-        let values = (owner.0.as_bytes(), name);
-        let found = self.folders_where("owner = ?1 and name = ?2 and state = 'ready'", values)?;
+        let owner = owner.into();
+        let of_owner = of_owner(owner);
+        let found = self.folders_where(
+            &format!("{of_owner} and name = ?2 and trashed_at is null"),
+            (owner.id().as_bytes(), name),
+        )?;
         Ok(found.into_iter().next())
     }
 
@@ -169,15 +207,18 @@ impl ReadTransaction<'_> {
 
 impl Rows<'_> {
     pub(crate) fn insert_folder(&self, folder: &Folder) -> Result<(), Failure> {
+        let (owner, project) = columns(folder.owner);
         self.connection
             .prepare_cached(
                 "insert into folder
-                     (id, owner, name, kind, state, created_at, generation, volume)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                     (id, owner, project, members, name, kind, state, created_at, generation, volume)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?
             .execute((
                 folder.id.0.as_bytes(),
-                folder.owner.0.as_bytes(),
+                owner,
+                project,
+                folder.members.word(),
                 folder.name.as_str(),
                 folder.kind.word(),
                 folder.state.word(),
@@ -188,12 +229,14 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Writes name and state; raises the generation.
+    /// Writes owner, name and state, and what members may; raises the generation.
     pub(crate) fn put_folder(&self, folder: &Folder) -> Result<(), Failure> {
+        let (owner, project) = columns(folder.owner);
         self.connection
             .prepare_cached(
                 "update folder
-                 set name = ?2, state = ?3, trashed_at = ?4, generation = generation + 1
+                 set name = ?2, state = ?3, trashed_at = ?4, owner = ?5, project = ?6, members = ?7,
+                     generation = generation + 1
                  where id = ?1",
             )?
             .execute((
@@ -201,6 +244,9 @@ impl Rows<'_> {
                 folder.name.as_str(),
                 folder.state.word(),
                 folder.trashed_at.map(Timestamp::as_millis),
+                owner,
+                project,
+                folder.members.word(),
             ))?;
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rules::names::{ContainerName, ImageId};
+use rules::names::{ContainerName, FolderId, ImageId};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -10,6 +10,10 @@ use uuid::Uuid;
 pub(crate) const IMAGE_IMPORT: &str = "image.import";
 /// Makes an image of a session.
 pub(crate) const SESSION_COMMIT: &str = "session.commit";
+/// Makes an own copy of a folder.
+pub(crate) const FOLDER_CLONE: &str = "folder.clone";
+/// Moves a folder to another owner.
+pub(crate) const FOLDER_TRANSFER: &str = "folder.transfer";
 /// The self-test of a GPU.
 pub(crate) const GPU_TEST: &str = "gpu.test";
 
@@ -47,6 +51,27 @@ pub(crate) struct CommitInput {
     /// Its owner knows that it holds what looks like secrets.
     pub(crate) accept_secrets: bool,
     /// What users read of the operation: the reference.
+    pub(crate) file: String,
+}
+
+/// What one copy of a folder works on, as its row keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FolderCloneInput {
+    pub(crate) from: FolderId,
+    /// Its row and its directory are there.
+    pub(crate) to: FolderId,
+    /// What users read of the operation.
+    pub(crate) file: String,
+}
+
+/// What one transfer of a folder works on, as its row keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FolderTransferInput {
+    pub(crate) folder: FolderId,
+    /// Whose it was, and whose it is to be, as `FolderOwner` is written.
+    pub(crate) before: String,
+    pub(crate) to: String,
+    /// What users read of the operation.
     pub(crate) file: String,
 }
 

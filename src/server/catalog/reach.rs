@@ -5,7 +5,7 @@ use rules::permissions::{Extent, Reach};
 
 /// A condition with exactly one parameter, `place` (`?2`, or `?` for the next one), and the value to bind to it.
 /// `owner` is the column that says whose a row is; where the table has no `domain`, a domain's reach is that
-/// of the owners whose home it is.
+/// of the owners whose home it is, and of its projects.
 pub(super) fn condition(
     reach: &Reach,
     table: ReachedTable,
@@ -44,6 +44,10 @@ pub(super) fn condition(
                     true => format!("domain in ({ids})"),
                     false => format!("{own} in (select id from user where domain in ({ids}))"),
                 });
+                if let Some(column) = table.project.filter(|_| !table.has_domain) {
+                    let of_domain = format!("select id from project where domain in ({ids})");
+                    any.push(format!("{column} in ({of_domain})"));
+                }
             }
             if any.is_empty() {
                 return (format!("{place} is not null"), None);

@@ -377,31 +377,45 @@ CREATE TABLE fair_weight (
     primary key (subject_kind, subject)
 ) strict, without rowid;
 
-CREATE TABLE folder (
+CREATE TABLE "folder" (
     id blob primary key,
-    owner blob not null references user (id) on delete cascade,
+    -- Whose it is: a user's or a project's.
+    owner blob references user (id) on delete cascade,
+    project blob references project (id),
+    -- What members of the project may do with its files.
+    members text not null default 'ro' check (members in ('ro', 'rw')),
     name text not null,
     kind text not null check (kind in ('general', 'home')),
-    state text not null check (state in ('ready', 'trashed', 'purging')),
+    state text not null
+        check (state in ('ready', 'copying', 'transferring', 'trashed', 'purging')),
     created_at integer not null,
     -- When a session was launched that mounts it.
     used_at integer,
-    trashed_at integer check ((trashed_at is null) = (state = 'ready')),
+    trashed_at integer check ((trashed_at is null) = (state in ('ready', 'copying', 'transferring'))),
     -- What it took of the disk when it was counted last.
     counted_at integer,
     bytes integer,
     entries integer,
-    generation integer not null, volume blob references volume (id),
-    check ((counted_at is null) = (bytes is null) and (bytes is null) = (entries is null))
+    generation integer not null,
+    -- Null: the disk of the data directory.
+    volume blob references volume (id),
+    check ((counted_at is null) = (bytes is null) and (bytes is null) = (entries is null)),
+    check ((owner is null) <> (project is null)),
+    check (project is null or kind = 'general')
 ) strict, without rowid;
 
-CREATE INDEX folder_by_owner on folder (owner);
+CREATE INDEX folder_by_owner on folder (owner) where owner is not null;
+
+CREATE INDEX folder_by_project on folder (project) where project is not null;
 
 CREATE INDEX folder_by_volume on folder (volume) where volume is not null;
 
 CREATE INDEX folder_gone on folder (trashed_at) where trashed_at is not null;
 
-CREATE UNIQUE INDEX folder_ready on folder (owner, name) where state = 'ready';
+CREATE UNIQUE INDEX folder_ready on folder (owner, name) where trashed_at is null and owner is not null;
+
+CREATE UNIQUE INDEX folder_ready_of_project on folder (project, name)
+where trashed_at is null and project is not null;
 
 CREATE TABLE folder_share (
     id blob primary key,
@@ -427,6 +441,20 @@ CREATE INDEX folder_share_by_folder on folder_share (folder);
 CREATE UNIQUE INDEX folder_share_by_project on folder_share (project, folder) where project is not null;
 
 CREATE UNIQUE INDEX folder_share_by_user on folder_share (user, folder) where user is not null;
+
+CREATE TABLE folder_transfer (
+    folder blob primary key references folder (id) on delete cascade,
+    user blob references user (id) on delete cascade,
+    project blob references project (id),
+    created_at integer not null,
+    -- Who offers it.
+    created_by text not null,
+    check ((user is null) <> (project is null))
+) strict, without rowid;
+
+CREATE INDEX folder_transfer_by_project on folder_transfer (project) where project is not null;
+
+CREATE INDEX folder_transfer_by_user on folder_transfer (user) where user is not null;
 
 CREATE TABLE idempotency (
     principal blob not null,
@@ -1017,7 +1045,7 @@ CREATE TABLE statement_line (
 ) strict, without rowid;
 
 CREATE TABLE storage (
-    owner blob primary key references user (id) on delete cascade,
+    owner blob primary key,
     used integer not null check (used >= 0),
     max_bytes integer not null check (max_bytes > 0),
     at integer not null,

@@ -1,23 +1,25 @@
-//! Rows of what the folders of users take and may take. Decides nothing; `rules::storage` says what is near a limit.
+//! Rows of what the folders of users and projects take and may take. Decides nothing; `rules::storage` says what is near a limit.
 
-use rules::names::{UserId, UserName};
+use rules::folder::FolderOwner;
+use rules::names::UserId;
 use rules::permissions::Reach;
 use rules::storage::{StorageLevel, StorageUse};
 use rules::tenancy::DomainId;
 use rules::units::{Bytes, Timestamp};
 use rusqlite::{OptionalExtension as _, Row};
 
+use super::folders::owner;
 use super::reach::{ReachedTable, condition};
 use super::reader::ReadTransaction;
 use super::value;
 use super::writer::Rows;
 use crate::Failure;
 
-/// What the folders of one user take.
+/// What the folders of one owner take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OwnerStorage {
-    pub(crate) owner: UserId,
-    pub(crate) owner_name: UserName,
+    pub(crate) owner: FolderOwner,
+    pub(crate) owner_name: String,
     pub(crate) domain: DomainId,
     /// The sum of what was counted of each folder last.
     pub(crate) counted: Bytes,
@@ -25,10 +27,10 @@ pub(crate) struct OwnerStorage {
     pub(crate) taken: Option<StorageUse>,
 }
 
-/// A user who has folders, and what is known of them.
+/// All folders of one owner, and what is known of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FolderOwner {
-    pub(crate) owner: UserId,
+pub(crate) struct OwnedFolders {
+    pub(crate) owner: FolderOwner,
     pub(crate) domain: DomainId,
     /// The sum of what was counted of each folder last.
     pub(crate) counted: Bytes,
@@ -47,7 +49,7 @@ pub(crate) struct StorageWarning {
 const FOLDERS: ReachedTable = ReachedTable {
     owner: "folder.owner",
     has_domain: false,
-    project: None,
+    project: Some("folder.project"),
 };
 
 fn taken(row: &Row<'_>) -> rusqlite::Result<Option<StorageUse>> {
@@ -81,21 +83,24 @@ impl ReadTransaction<'_> {
     pub(crate) fn storage(&self, reach: &Reach) -> Result<Vec<OwnerStorage>, Failure> {
         let (reached, value) = condition(reach, FOLDERS, "?1");
         let mut statement = self.connection.prepare_cached(&format!(
-            "select folder.owner, user.name as owner_name, user.domain,
+            "select folder.owner, folder.project,
+                 coalesce(user.name, project.name) as owner_name,
+                 coalesce(user.domain, project.domain) as domain,
                  sum(case when folder.volume is null then coalesce(folder.bytes, 0) else 0 end)
                      as counted,
                  storage.used, storage.max_bytes, storage.at
              from folder
-             join user on user.id = folder.owner
-             left join storage on storage.owner = folder.owner
+             left join user on user.id = folder.owner
+             left join project on project.id = folder.project
+             left join storage on storage.owner = coalesce(folder.owner, folder.project)
              where {reached}
-             group by folder.owner
-             order by user.name"
+             group by folder.owner, folder.project
+             order by owner_name"
         ))?;
         let rows = statement.query_map([value], |row| {
             Ok(OwnerStorage {
-                owner: UserId(value::id(row, "owner")?),
-                owner_name: value::word(row, "owner_name", |text| UserName::parse(text).ok())?,
+                owner: owner(row, "owner", "project")?,
+                owner_name: row.get("owner_name")?,
                 domain: DomainId(value::id(row, "domain")?),
                 counted: Bytes(value::unsigned(row, "counted")?),
                 taken: taken(row)?,
@@ -104,25 +109,27 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Everybody who has folders, those in the trash included. O(folders).
-    pub(crate) fn folder_owners(&self) -> Result<Vec<FolderOwner>, Failure> {
+    /// All owners of folders, of those in the trash, too. O(folders).
+    pub(crate) fn folder_owners(&self) -> Result<Vec<OwnedFolders>, Failure> {
         let mut statement = self.connection.prepare_cached(
-            "select folder.owner, user.domain,
+            "select folder.owner, folder.project,
+                 coalesce(user.domain, project.domain) as domain,
                  sum(case when folder.volume is null then coalesce(folder.bytes, 0) else 0 end)
                      as counted
              from folder
-             join user on user.id = folder.owner
-             group by folder.owner",
+             left join user on user.id = folder.owner
+             left join project on project.id = folder.project
+             group by folder.owner, folder.project",
         )?;
         let rows = statement.query_map([], |row| {
-            Ok(FolderOwner {
-                owner: UserId(value::id(row, "owner")?),
+            Ok(OwnedFolders {
+                owner: owner(row, "owner", "project")?,
                 domain: DomainId(value::id(row, "domain")?),
                 counted: Bytes(value::unsigned(row, "counted")?),
                 before: None,
             })
         })?;
-        let mut all: Vec<FolderOwner> = rows.collect::<Result<_, _>>()?;
+        let mut all: Vec<OwnedFolders> = rows.collect::<Result<_, _>>()?;
         for one in &mut all {
             one.before = self.storage_of(one.owner)?;
         }
@@ -137,7 +144,8 @@ impl ReadTransaction<'_> {
         let mut statement = self.connection.prepare_cached(
             "select owner, used, max_bytes, at, level, level_since
              from storage
-             where level <> 'free' and level_since >= ?1",
+             where level <> 'free' and level_since >= ?1
+             and exists (select 1 from user where user.id = storage.owner)",
         )?;
         let rows = statement.query_map([since.as_millis()], |row| {
             Ok((UserId(value::id(row, "owner")?), warning(row)?))
@@ -145,8 +153,12 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// How near the limit of one user is, where it is known. Costs one look into an index.
-    pub(crate) fn storage_of(&self, owner: UserId) -> Result<Option<StorageWarning>, Failure> {
+    /// How near the limit of one owner is, where it is known. Costs one look into an index.
+    pub(crate) fn storage_of(
+        &self,
+        owner: impl Into<FolderOwner>,
+    ) -> Result<Option<StorageWarning>, Failure> {
+        let owner = owner.into().id();
         let found = self
             .connection
             .prepare_cached(
@@ -154,18 +166,18 @@ impl ReadTransaction<'_> {
                  from storage
                  where owner = ?1",
             )?
-            .query_row([owner.0.as_bytes()], warning)
+            .query_row([owner.as_bytes()], warning)
             .optional()?;
         Ok(found)
     }
 }
 
 impl Rows<'_> {
-    /// Writes what the folders of a user take. Since when a level holds stays while it gets no nearer; else it is `now`, when
+    /// Writes what the folders of an owner take. Since when a level holds stays while it gets no nearer; else it is `now`, when
     /// the owner can be told of it, and not when the folders were seen, which may be long ago.
     pub(crate) fn put_storage(
         &self,
-        owner: UserId,
+        owner: FolderOwner,
         taken: &StorageUse,
         level: StorageLevel,
         now: Timestamp,
@@ -184,7 +196,7 @@ impl Rows<'_> {
                      level = excluded.level, level_since = excluded.level_since",
             )?
             .execute((
-                owner.0.as_bytes(),
+                owner.id().as_bytes(),
                 value::signed(taken.used.0),
                 value::signed(taken.limit.0),
                 taken.at.as_millis(),
@@ -194,12 +206,13 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Forgets what the folders of users took who have none any more.
+    /// Forgets what the folders of owners took who have none any more.
     pub(crate) fn forget_storage(&self) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
                 "delete from storage
-                 where not exists (select 1 from folder where folder.owner = storage.owner)",
+                 where not exists
+                     (select 1 from folder where folder.owner = storage.owner or folder.project = storage.owner)",
             )?
             .execute([])?;
         Ok(())

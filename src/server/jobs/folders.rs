@@ -178,7 +178,9 @@ async fn purge_one(server: &Server, id: FolderId, since: Timestamp) -> Result<()
             };
             let is_due = folder.trashed_at.is_some_and(|at| at <= since);
             match folder.state {
-                FolderState::Ready => return Ok(false),
+                FolderState::Ready | FolderState::Copying | FolderState::Transferring => {
+                    return Ok(false);
+                }
                 FolderState::Purging => return Ok(true),
                 FolderState::Trashed if !is_due => return Ok(false),
                 FolderState::Trashed => {}

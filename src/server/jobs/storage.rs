@@ -1,4 +1,4 @@
-//! Looks at what the folders of each user take, and holds them to what policies say now. What is reachable is looked at every
+//! Looks at what the folders of each owner take, and holds them to what policies say now. What is reachable is looked at every
 //! minute, everything else now and then: nothing of it changes meanwhile but its limit. A row is written only where there is
 //! something new to tell.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::observe::chain;
-use rules::names::UserId;
+use rules::folder::FolderOwner;
 use rules::storage::{StorageLevel, StorageUse, percent, settled};
 use rules::tenancy::Scope;
 use rules::units::{Bytes, Timestamp};
@@ -17,7 +17,7 @@ use store::quota::ScopePlace;
 use crate::actions::storage::folder_limit;
 use crate::appliance::lazy_stores::folder_failure;
 use crate::catalog::events::NewEvent;
-use crate::catalog::storage::FolderOwner;
+use crate::catalog::storage::OwnedFolders;
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server, ServerFault};
 
@@ -106,18 +106,21 @@ pub(crate) async fn look(server: &Server, is_whole: bool) -> Result<(), Failure>
         .await
 }
 
-/// Tells that the limit of a user came nearer, once for each crossing: an event, which webhooks are told of. Bell and mail of
-/// the owner go by the row.
-fn warn(rows: &Rows<'_>, owner: &FolderOwner, taken: &StorageUse) -> Result<(), Failure> {
+/// Tells that the limit of an owner came nearer, once for each crossing: an event, which webhooks are told of. Bell and mail of
+/// a user go by the row.
+fn warn(rows: &Rows<'_>, owner: &OwnedFolders, taken: &StorageUse) -> Result<(), Failure> {
     let percent = percent(taken.used, taken.limit);
     rows.note(NewEvent {
         actor: "system",
-        topic: "users",
-        object: &owner.owner.to_string(),
+        topic: match owner.owner {
+            FolderOwner::User(_) => "users",
+            FolderOwner::Project(_) => "projects",
+        },
+        object: &owner.owner.id().to_string(),
         scope: Scope {
             domain: Some(owner.domain),
-            project: None,
-            owner: Some(owner.owner),
+            project: owner.owner.project(),
+            owner: owner.owner.user(),
         },
         code: "storage.warned",
         before: "",
@@ -126,7 +129,10 @@ fn warn(rows: &Rows<'_>, owner: &FolderOwner, taken: &StorageUse) -> Result<(), 
 }
 
 /// The scopes that are looked at, by their owner.
-fn reachable(store: &FolderStore, is_whole: bool) -> Result<BTreeMap<UserId, ScopePlace>, Failure> {
+fn reachable(
+    store: &FolderStore,
+    is_whole: bool,
+) -> Result<BTreeMap<FolderOwner, ScopePlace>, Failure> {
     let all = store.scopes().map_err(folder_failure)?.into_iter();
     Ok(all
         .filter(|(_, scope)| is_whole || scope.is_reachable())
@@ -153,11 +159,11 @@ fn held(store: &FolderStore, scope: &ScopePlace, limit: Bytes) -> Option<Storage
     }
 }
 
-/// Removes the scopes of users who have no folder any more.
+/// Removes the scopes of owners who have no folder any more.
 fn remove_unused(
     store: &FolderStore,
-    scopes: &BTreeMap<UserId, ScopePlace>,
-    owners: &[(FolderOwner, Bytes)],
+    scopes: &BTreeMap<FolderOwner, ScopePlace>,
+    owners: &[(OwnedFolders, Bytes)],
 ) {
     for (owner, scope) in scopes {
         if owners.iter().any(|(one, _)| one.owner == *owner) {
@@ -171,7 +177,7 @@ fn remove_unused(
 }
 
 /// Whether something is to be written: another limit, another level, or much more or less than before.
-fn is_new(owner: &FolderOwner, now: &StorageUse) -> bool {
+fn is_new(owner: &OwnedFolders, now: &StorageUse) -> bool {
     let Some(before) = owner.before else {
         return true;
     };

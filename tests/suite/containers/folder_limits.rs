@@ -135,7 +135,7 @@ async fn sessions_of_two_users_write_up_to_the_limit_of_their_own_folders() {
     let [kim, lee] = [1, 2].map(|number| {
         let folder = FolderId(Uuid::from_u128(number));
         let limit = FolderLimit {
-            owner: UserId(Uuid::from_u128(100 + number)),
+            owner: UserId(Uuid::from_u128(100 + number)).into(),
             bytes: LIMIT,
         };
         folders.create(folder, false, Some(limit)).expect("made");

@@ -116,7 +116,7 @@ fn expected(caller: Caller, route: &DocumentedRoute) -> Option<Came> {
         Permission::SessionsEnter if at("/sessions/{id}") => {
             among(caller, &[Owner, Administrator], &sees_session)
         }
-        // A folder is of no project.
+        // This folder is a user's.
         Permission::SessionsRead if at("/folders/{id}") => among(
             caller,
             &[
@@ -139,17 +139,21 @@ fn expected(caller: Caller, route: &DocumentedRoute) -> Option<Came> {
                 Administrator,
             ],
         ),
-        // So is sharing it; administrators see its shares and take them back.
-        Permission::SessionsWrite if route.operation == "shareFolder" => among(
-            caller,
-            &[Owner],
-            &[
-                DomainAuditor,
-                SiteAuditor,
-                DomainAdministrator,
-                Administrator,
-            ],
-        ),
+        // So is sharing it and giving it away; administrators see its shares and take them back.
+        Permission::SessionsWrite
+            if ["shareFolder", "offerFolder", "withdrawFolder"].contains(&route.operation) =>
+        {
+            among(
+                caller,
+                &[Owner],
+                &[
+                    DomainAuditor,
+                    SiteAuditor,
+                    DomainAdministrator,
+                    Administrator,
+                ],
+            )
+        }
         // Who sees it by a role has no share of it to leave.
         Permission::SessionsWrite if route.operation == "leaveFolder" => among(
             caller,
@@ -251,7 +255,7 @@ fn of_folder_files(path: &str) -> bool {
     first.is_some_and(|first| {
         [
             "entries", "files", "archive", "mkdir", "move", "remove", "removed", "uploads",
-            "search", "usage", "copy", "text",
+            "clone", "search", "usage", "copy", "text",
         ]
         .contains(&first)
     })

@@ -198,6 +198,9 @@ async fn real_answers_have_the_shapes_of_the_document() {
     let share = json!({"user": "jae"});
     let share = the_box.post(&the_box.mina, "/api/v1/folders/data/shares", share);
     assert_eq!(share.await.status, 201);
+    let offer = json!({"user": "jae"});
+    let offer = the_box.post(&the_box.mina, "/api/v1/folders/data/transfer", offer);
+    assert_eq!(offer.await.status, 201);
     let below = json!({"path": "train"});
     let below = the_box.post(&the_box.mina, "/api/v1/folders/data/mkdir", below);
     assert_eq!(below.await.status, 201);
@@ -313,6 +316,11 @@ async fn real_answers_have_the_shapes_of_the_document() {
             "FolderInvitationPage",
         ),
         (
+            &the_box.jae,
+            "/api/v1/folder-transfers",
+            "FolderTransferPage",
+        ),
+        (
             &the_box.mina,
             "/api/v1/folders/data/entries",
             "FolderEntryPage",
@@ -393,7 +401,7 @@ async fn real_answers_have_the_shapes_of_the_document() {
     let reference = json!({"$ref": "#/components/schemas/IdleDryRun"});
     fits(&served, &reference, &answer, dry_run, &mut wrong);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(held, 67);
+    assert_eq!(held, 68);
     // Every reference of the document leads somewhere.
     let text = served.to_string();
     for (at, _) in text.match_indices("#/components/schemas/") {

@@ -52,6 +52,7 @@ fn body(route: &DocumentedRoute) -> String {
         Some("LaunchRequest") => json!({"command": ["true"], "kind": "batch"}).to_string(),
         Some("CommitRequest") => json!({"reference": "tools:1"}).to_string(),
         Some("CodeRunRequest") => json!({"mode": "restart"}).to_string(),
+        Some("NewFolderCopy") => json!({"name": "copy"}).to_string(),
         Some("SessionPatch") => json!({"labels": {"a": "b"}}).to_string(),
         Some("NewUser") => {
             json!({"name": "new.one", "password": super::the_box::PASSWORD}).to_string()

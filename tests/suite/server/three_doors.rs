@@ -192,7 +192,39 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("", &["getFolder"], &["folder get x"]),
     ("POST /folders", &["createFolder"], &["folder create x"]),
-    ("", &["changeFolder"], &["folder rename x y"]),
+    (
+        "POST /folders/{id}/members",
+        &["changeFolder"],
+        &["folder rename x y", "folder members x rw"],
+    ),
+    ("GET /folders/{id}/owner", &[], &[]),
+    (
+        "POST /folders/{id}/clone",
+        &["cloneFolder"],
+        &["folder clone x y"],
+    ),
+    (
+        "POST /folders/{id}/transfer",
+        &["offerFolder"],
+        &["folder transfer x --user lee"],
+    ),
+    (
+        "POST /folders/{id}/withdraw",
+        &["withdrawFolder"],
+        &["folder withdraw x"],
+    ),
+    ("", &["listFolderTransfers"], &["folder transfers"]),
+    (
+        "POST /folder-transfers/{id}/accept",
+        &["takeFolder"],
+        &["folder take 019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"],
+    ),
+    (
+        "POST /folder-transfers/{id}/decline",
+        &["refuseFolder"],
+        &["folder refuse 019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"],
+    ),
+    ("POST /folder-work/{id}/cancel", &[], &[]),
     (
         "POST /folders/{id}/trash",
         &["trashFolder"],
@@ -1235,6 +1267,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/folder_files.rs"),
         include_str!("../../../src/doors/pages/folder_browsing.rs"),
         include_str!("../../../src/doors/pages/volumes.rs"),
+        include_str!("../../../src/doors/pages/folder_owners.rs"),
         include_str!("../../../src/doors/pages/folder_shares.rs"),
         include_str!("../../../src/doors/pages/apps.rs"),
         include_str!("../../../src/doors/pages/commits.rs"),

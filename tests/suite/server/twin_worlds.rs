@@ -25,7 +25,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 66] = [
+const PAGES: [&str; 67] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -76,6 +76,7 @@ const PAGES: [&str; 66] = [
     "/folders/FOLDER/edit?path=WORD",
     "/folders/FOLDER/removed",
     "/folders/FOLDER/sharing",
+    "/folders/FOLDER/owner",
     "/folders/FOLDER/entry?path=WORD",
     "/folders/FOLDER/remove?path=WORD",
     "/presets",

@@ -499,6 +499,23 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/NewFolder/properties/name", own_folder()),
         ("/FolderPatch/properties/name", own_folder()),
         ("/FolderAdoption/properties/name", own_folder()),
+        ("/NewFolderCopy/properties/name", own_folder()),
+        (
+            // Only a project has members.
+            "/NewFolder",
+            json!({
+                "if": {"required": ["members"], "properties": {"members": {"type": "string"}}},
+                "then": {"required": ["project"], "properties": {"project": {"type": "string", "minLength": 1}}},
+            }),
+        ),
+        (
+            // To one user or one project.
+            "/NewFolderTransfer",
+            json!({"oneOf": [
+                {"required": ["user"], "properties": {"user": {"type": "string", "minLength": 1}}},
+                {"required": ["project"], "properties": {"project": {"type": "string", "minLength": 1}}},
+            ]}),
+        ),
         (
             // With one user or one project.
             "/NewFolderShare",

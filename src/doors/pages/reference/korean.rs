@@ -146,7 +146,25 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("listFolderInvitations", "받은 폴더 초대를 나열합니다"),
     ("acceptFolder", "폴더 초대를 받아들입니다"),
     ("declineFolder", "폴더 초대를 거부합니다"),
-    ("createFolder", "자기 폴더를 만듭니다"),
+    (
+        "createFolder",
+        "자기 폴더나 관리하는 프로젝트의 폴더를 만듭니다",
+    ),
+    (
+        "cloneFolder",
+        "파일을 읽을 수 있는 폴더를 복사해 자기 폴더를 만듭니다",
+    ),
+    (
+        "offerFolder",
+        "폴더를 다른 소유자, 곧 사용자나 프로젝트에 넘긴다고 제안합니다",
+    ),
+    ("withdrawFolder", "폴더를 넘긴다는 제안을 거둡니다"),
+    ("listFolderTransfers", "넘겨받을 수 있는 폴더를 나열합니다"),
+    (
+        "takeFolder",
+        "폴더를 넘겨받습니다. 새 소유자의 한도에 들어갑니다",
+    ),
+    ("refuseFolder", "폴더를 넘겨받지 않습니다"),
     (
         "getFolder",
         "ID로, 자기 것은 이름으로도 폴더 하나를 보여 줍니다",

@@ -29,6 +29,7 @@ use super::super::folder_files::{
     FolderEntryPage, FolderFileRow, FolderFilesPage, FolderRemovedPage, NotebookOutput,
     NotebookRow, PathCrumb, RemovedFileRow, SortLink,
 };
+use super::super::folder_owners::{FolderOwnerPage, FolderTransferRow};
 use super::super::folder_shares::{FolderSessionRow, FolderShareRow, FolderSharesPage};
 use super::super::folders::{
     FolderInvitationRow, FolderSpace, FoldersPage, OwnFolderRow, SharedFolderRow,
@@ -342,11 +343,22 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             used: t.common_ago("3 min"),
             purged: purged.into(),
             is_back: !purged.is_empty(),
+            work: match name {
+                "copy" => t.folder_owner_copying(40),
+                _ => String::new(),
+            },
+            operation: match name {
+                "copy" => "0199f0a3-6c1e-7d44".into(),
+                _ => String::new(),
+            },
         };
         let page = FoldersPage {
             t,
             f: layout(t, Nav::Folders, false),
-            folders: (!is_empty).then(|| one("data", "")).into_iter().collect(),
+            folders: match is_empty {
+                true => Vec::new(),
+                false => vec![one("data", ""), one("copy", "")],
+            },
             trash: (!is_empty)
                 .then(|| one("old", "28 Feb 10:00"))
                 .into_iter()
@@ -358,6 +370,10 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                     owner: "kim".into(),
                     right: t.folder_shares_ro(),
                     size: "1.2 GiB".into(),
+                    is_left: false,
+                    is_of_project: true,
+                    work: String::new(),
+                    operation: String::new(),
                     is_ready: true,
                     trashes: true,
                     is_back: false,
@@ -374,6 +390,27 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                 })
                 .into_iter()
                 .collect(),
+            transfers: (!is_empty)
+                .then(|| FolderTransferRow {
+                    id: "0199f0a3-6c1e-7d45".into(),
+                    name: "corpus".into(),
+                    owner: "kim".into(),
+                    to: t.folder_owner_of_project("vision"),
+                    size: "1.2 GiB".into(),
+                })
+                .into_iter()
+                .collect(),
+            owners: match is_empty {
+                true => Vec::new(),
+                false => vec![components::Choice::new("", t.folder_owner_all(), true)],
+            },
+            is_narrowed: false,
+            projects: (!is_empty)
+                .then(|| "vision".to_owned())
+                .into_iter()
+                .collect(),
+            project: String::new(),
+            members_write: false,
             space: FolderSpace {
                 text: t.folders_space_of("41 GiB", "50 GiB"),
                 percent: 82,
@@ -387,6 +424,25 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             name: String::new(),
             volumes: (!is_empty).then(|| "big".to_owned()).into_iter().collect(),
             volume: String::new(),
+        };
+        all.push((name, page.render()));
+    }
+    for (name, offered) in [("folder-owner", ""), ("folder-owner-offered", "lee")] {
+        let page = FolderOwnerPage {
+            t,
+            f: layout(t, Nav::Folders, false),
+            id: "0199f0a3-6c1e-7d40".into(),
+            folder: "data".into(),
+            owner: t.folder_owner_of_project("vision"),
+            copies: true,
+            owns: true,
+            offered: offered.into(),
+            members: vec![components::Choice::new("ro", t.folder_shares_ro(), true)],
+            projects: vec!["vision".to_owned()],
+            name: String::new(),
+            of: String::new(),
+            user: String::new(),
+            project: String::new(),
         };
         all.push((name, page.render()));
     }

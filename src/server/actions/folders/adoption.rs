@@ -2,8 +2,8 @@
 //! nothing else leads to its files. Reads and moves no file.
 
 use api::folders::{FolderAdoptionBody, FolderView};
-use rules::folder::{Folder, FolderKind, FolderState};
-use rules::names::{FolderId, UserId, VolumeId};
+use rules::folder::{Folder, FolderKind, FolderOwner, FolderState, MountAccess};
+use rules::names::{FolderId, VolumeId};
 use rules::permissions::{Permission, may};
 use rules::refusals;
 use rules::tenancy::Scope;
@@ -20,8 +20,8 @@ use crate::{Failure, Server, ServerFault};
 #[derive(Debug, Clone, Copy)]
 struct FoundDirectory {
     volume: Option<VolumeId>,
-    /// The user whose limit holds it; None where none does.
-    holder: Option<UserId>,
+    /// Whose limit holds it; None where none does.
+    holder: Option<FolderOwner>,
 }
 
 /// Makes a directory the folder of a user: that of the user whose limit holds it, where one does.
@@ -58,15 +58,23 @@ pub async fn adopt(
             }
             let (subject, owner) = (&caller.subject, asked.owner.trim());
             let owner = find_user(rows, subject, Permission::UsersRead, owner)?;
-            if let Some(holder) = found.holder.filter(|holder| *holder != owner.id) {
-                let name = rows.user_name(holder)?;
-                let name = name.map_or_else(|| holder.to_string(), |name| name.to_string());
+            let other = found.holder.filter(|holder| *holder != owner.id.into());
+            if let Some(holder) = other {
+                let name = match holder {
+                    FolderOwner::User(user) => rows.user_name(user)?.map(|name| name.to_string()),
+                    FolderOwner::Project(project) => rows
+                        .project(project)?
+                        .map(|project| project.name.to_string()),
+                };
+                let name = name.unwrap_or_else(|| holder.to_string());
                 return Err(refusals::folder_directory_held(name).at("/owner").into());
             }
             let folder = Folder {
                 id,
-                owner: owner.id,
+                owner: owner.id.into(),
                 domain: owner.domain,
+                members: MountAccess::Ro,
+                is_closed: false,
                 name,
                 kind: FolderKind::General,
                 state: FolderState::Ready,

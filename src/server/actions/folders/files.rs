@@ -30,7 +30,7 @@ use tokio::task::JoinHandle;
 
 use super::notebook::{self, MAX_NOTEBOOK_BYTES, NotebookCell};
 use super::turns::FolderTurn;
-use super::{FolderTurns, find, note, permitted};
+use super::{FolderTurns, find, note, permitted, refuse_unready};
 use crate::access::{self, Caller, Lease};
 use crate::actions::volumes::{apart, on_volume, refuse_silent};
 use crate::actions::{cursor, somewhere};
@@ -778,16 +778,13 @@ pub(super) fn folder_for(
         .read_now("look for a folder of files", |view| {
             let folder = find(view, caller, which, FolderState::Ready, now)?.folder;
             permitted(view, &caller.subject, &folder, verb, now)?;
-            match folder.state {
-                FolderState::Ready => Ok(folder),
-                FolderState::Trashed => Err(refusals::folder_in_trash(&folder.name).into()),
-                FolderState::Purging => Err(refusals::folder_purging(&folder.name).into()),
-            }
+            refuse_unready(&folder)?;
+            Ok(folder)
         })
 }
 
 /// The lease of a stream into or out of a folder: that of its caller, which ends too where they may not do `verb` with the
-/// folder any more, at most `LEASE_LOOK` after that. Costs two reads by key a look.
+/// folder any more, or it is on its way to another owner, at most `LEASE_LOOK` after that. Costs two reads by key a look.
 pub fn lease(server: &Server, caller: &Caller, folder: FolderId, verb: FolderVerb) -> Lease {
     let proof = access::lease(server, caller);
     let (server, caller) = (server.clone(), caller.clone());
@@ -829,7 +826,16 @@ pub(super) fn may_still(
                 .folder(folder)?
                 .ok_or_else(refusals::folder_not_found)?;
             permitted(view, &caller.subject, &found.folder, verb, now)?;
-            Ok(())
+            // What came behind the copy of a folder on its way would be lost.
+            match found.folder.state {
+                FolderState::Transferring => {
+                    Err(refusals::folder_transferring(&found.folder.name).into())
+                }
+                FolderState::Ready
+                | FolderState::Copying
+                | FolderState::Trashed
+                | FolderState::Purging => Ok(()),
+            }
         })
 }
 

@@ -3,12 +3,13 @@
 //! over, and do not start with it again.
 
 use api::folders::{
-    FolderInvitationView, FolderSessionView, FolderShareView, FolderView, NewFolderShareBody,
+    FolderInvitationView, FolderOwnerView, FolderSessionView, FolderShareView, FolderView,
+    NewFolderShareBody,
 };
 use api::sessions::Owner;
 use rules::app_share::is_member;
 use rules::folder::{Folder, FolderKind, FolderState, MountAccess};
-use rules::folder_rights::{FolderRight, FolderShare, FolderVerb, ShareTarget};
+use rules::folder_rights::{FolderRight, FolderShare, FolderVerb, ShareTarget, speaks_for};
 use rules::names::{FolderId, FolderShareId, SessionName};
 use rules::permissions::Permission;
 use rules::reasons;
@@ -16,7 +17,7 @@ use rules::refusals;
 use rules::session::{DesiredState, Session, SessionState};
 use rules::units::Timestamp;
 
-use super::{again, find, note, permitted};
+use super::{again, find, note, permitted, refuse_unready};
 use crate::access::Caller;
 use crate::actions::{IdempotencyKey, Once, once, own_key, somewhere};
 use crate::catalog::events::NewEvent;
@@ -91,6 +92,18 @@ pub async fn sessions(
         })
 }
 
+/// The names of sessions that are not over and mount the folder, in order. O(live sessions).
+pub(super) fn sessions_of(
+    view: &ReadTransaction<'_>,
+    folder: FolderId,
+) -> Result<Vec<SessionName>, Failure> {
+    let live = view.live_sessions()?;
+    let mounting = live.iter().filter(|one| access_of(one, folder).is_some());
+    let mut names: Vec<SessionName> = mounting.map(|one| one.name.clone()).collect();
+    names.sort();
+    Ok(names)
+}
+
 /// The names of sessions that are not over and mount the folder by a right that holds, in order. One whose right ended keeps no
 /// owner from their folder. O(live sessions).
 pub(super) fn sessions_with_right(
@@ -132,9 +145,7 @@ pub async fn create(
                 if folder.kind == FolderKind::Home {
                     return Err(refusals::folder_home_shared().into());
                 }
-                if folder.state != FolderState::Ready {
-                    return Err(refusals::folder_in_trash(&folder.name).into());
-                }
+                refuse_unready(&folder)?;
                 let ends_at = asked.until;
                 if ends_at.is_some_and(|end| end <= rows.now) {
                     return Err(refusals::folder_share_end().at("/until").into());
@@ -159,7 +170,7 @@ fn bounded_end(
     folder: &Folder,
     asked: Option<Timestamp>,
 ) -> Result<Option<Timestamp>, Failure> {
-    if folder.owner == caller.subject.user {
+    if speaks_for(&caller.subject, folder.owner) {
         return Ok(asked);
     }
     let mut last = rows.now;
@@ -193,7 +204,7 @@ fn target(
             let user = rows.user_named(&name)?.filter(|user| {
                 user.domain == folder.domain
                     && !user.suspended
-                    && user.id != folder.owner
+                    && folder.owner != user.id.into()
                     && user.id != caller.subject.user
             });
             let unknown = || refusals::folder_share_unknown().at("/user");
@@ -202,7 +213,8 @@ fn target(
         (None, Some(name)) => {
             let project = rows
                 .project_called(folder.domain, &name)?
-                .filter(|project| is_member(&caller.subject.grants, *project));
+                .filter(|project| is_member(&caller.subject.grants, *project))
+                .filter(|project| folder.owner != (*project).into());
             let unknown = || refusals::folder_share_unknown().at("/project");
             Ok(ShareTarget::Project(project.ok_or_else(unknown)?))
         }
@@ -341,7 +353,7 @@ fn offered(
     caller: &Caller,
     known: &FolderShareRecord,
     now: Timestamp,
-) -> Result<Option<(Folder, Owner)>, Failure> {
+) -> Result<Option<(Folder, FolderOwnerView)>, Failure> {
     let found = view.folder(known.share.folder)?;
     Ok(found
         .filter(|found| {
@@ -351,10 +363,7 @@ fn offered(
                 && found.folder.domain == caller.subject.domain
         })
         .map(|found| {
-            let owner = Owner {
-                id: found.folder.owner,
-                name: found.owner_name,
-            };
+            let owner = FolderOwnerView::new(found.folder.owner, found.owner_name);
             (found.folder, owner)
         }))
 }
@@ -450,7 +459,7 @@ fn end(
 
 /// Holds sessions that are not over to what their owners may do with a folder now: one that has not started ends, or mounts
 /// it read-only; of one that runs its owner is told that it does not start again with the folder. O(live sessions).
-fn settle(rows: &Rows<'_>, actor: &str, folder: &Folder) -> Result<(), Failure> {
+pub(super) fn settle(rows: &Rows<'_>, actor: &str, folder: &Folder) -> Result<(), Failure> {
     for session in rows.live_sessions()?.iter() {
         let Some(access) = access_of(session, folder.id) else {
             continue;

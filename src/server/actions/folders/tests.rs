@@ -159,6 +159,7 @@ async fn strangers_learn_of_no_folder_and_administrators_of_the_domain_manage_it
         let server = &two.server;
         let patch = FolderPatchBody {
             name: Some("mine".to_owned()),
+            ..FolderPatchBody::default()
         };
         for answer in [
             code(get(server, stranger, &id).await),
@@ -203,6 +204,7 @@ async fn a_folder_comes_back_from_the_trash_with_its_files() {
     assert_eq!(code(restored), "folder.name-taken");
     let patch = FolderPatchBody {
         name: Some("newer".to_owned()),
+        ..FolderPatchBody::default()
     };
     let renamed = change(&two.server, &two.abe, &other.id.to_string(), patch, None).await;
     assert_eq!(renamed.unwrap().name.as_str(), "newer");

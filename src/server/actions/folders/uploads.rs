@@ -10,7 +10,7 @@ use bytes::Bytes;
 use rules::codes::{UPLOAD_BUSY, UPLOAD_NOT_FOUND};
 use rules::folder::FolderState;
 use rules::folder_path::FolderPath;
-use rules::folder_rights::FolderVerb;
+use rules::folder_rights::{FolderVerb, speaks_for};
 use rules::names::{FolderId, UploadId, UserId, VolumeId};
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -26,9 +26,9 @@ use crate::{Failure, Server, ServerFault};
 /// Files that one user has on their way at once, over all folders. Higher: each takes a place in a list that is read for
 /// every new one. Lower: a user who sends a tree from several machines is refused.
 const MAX_FOLDER_UPLOADS: usize = 256;
-/// The same of one user in a folder of another user's. Higher: few fill what all of them may. Lower: a tree is sent in turns.
+/// The same of one user in a folder whose owner they do not speak for. Higher: few fill what all of them may. Lower: a tree is sent in turns.
 const MAX_GUEST_UPLOADS: usize = 64;
-/// The same of all users together whom a folder is shared with. Its owner's own count apart, so that none of theirs keeps the
+/// The same of all such users of a folder together. Its owner's own count apart, so that none of theirs keeps the
 /// owner from a new one. Higher: lists of one folder are longer. Lower: a class that hands in at once waits.
 const MAX_GUESTS_UPLOADS: usize = 192;
 
@@ -60,13 +60,14 @@ pub async fn create(
     let target = folder_for(server, caller, which, FolderVerb::Write)?;
     let (own, owner) = (target.id, target.owner);
     let user = caller.subject.user;
+    let speaks = speaks_for(&caller.subject, owner);
     let others = server
         .catalog()
         .read_now("list folders of uploads", |view| {
             let all = view.folders_of(user)?.into_iter();
             let ready = all.filter(|one| one.folder.state == FolderState::Ready);
             let mut all: BTreeSet<FolderId> = ready.map(|one| one.folder.id).collect();
-            // It may be another user's.
+            // It may be of another owner.
             all.insert(own);
             Ok(all)
         })?;
@@ -91,10 +92,10 @@ pub async fn create(
             }
             let senders = store.senders_of_staged(other)?;
             if other == folder.id {
-                refuse_many_guests(&senders, user, owner)?;
+                refuse_many_guests(&senders, user, owner.user(), speaks)?;
             }
             // What others send there keeps its owner from nothing.
-            under_way += sent_by(&senders, user, other != folder.id || owner == user);
+            under_way += sent_by(&senders, user, other != folder.id || speaks);
         }
         refuse_many(under_way, MAX_FOLDER_UPLOADS)?;
         let declared = DeclaredFile {
@@ -119,20 +120,22 @@ fn sent_by(senders: &[Option<UserId>], user: UserId, is_owner: bool) -> usize {
     senders.iter().filter(is_theirs).count()
 }
 
-/// Refuses one more file of a user whom a folder is shared with, where they, or all such users together, have enough on
-/// their way into it.
+/// Refuses one more file of a user who does not speak for the owner of a folder, where they, or all such users together, have
+/// enough on their way into it. `owner` is None for a project: what its leads send counts with what its members do, and
+/// keeps no lead from a new one.
 ///
 /// Errors: `upload.too-many`.
 fn refuse_many_guests(
     senders: &[Option<UserId>],
     user: UserId,
-    owner: UserId,
+    owner: Option<UserId>,
+    speaks: bool,
 ) -> Result<(), Refusal> {
-    if user == owner {
+    if speaks {
         return Ok(());
     }
     refuse_many(sent_by(senders, user, false), MAX_GUEST_UPLOADS)?;
-    let owners = sent_by(senders, owner, true);
+    let owners = owner.map_or(0, |owner| sent_by(senders, owner, true));
     refuse_many(senders.len() - owners, MAX_GUESTS_UPLOADS)
 }
 

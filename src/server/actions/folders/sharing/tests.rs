@@ -88,6 +88,7 @@ async fn a_right_gives_what_it_says_and_no_more() {
     let server = &two.server;
     let renamed = |name: &str| FolderPatchBody {
         name: Some(name.to_owned()),
+        ..FolderPatchBody::default()
     };
     let directory = |path: &str| api::folders::NewFolderDirectoryBody {
         path: path.to_owned(),

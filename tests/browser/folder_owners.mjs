@@ -1,0 +1,109 @@
+// A folder of a project is made, read by a member, copied by them, and given away to a colleague who takes it.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { launch, listen, overflow, violations } from "./lib/browser.mjs";
+import { openWith, setUp, until } from "./lib/house.mjs";
+
+const COLLEAGUE = { name: "lee", password: "another long walk 8" };
+
+let browser;
+let house;
+let owner;
+let colleague;
+
+before(async () => {
+  browser = await launch();
+  house = await openWith({});
+  owner = await (await browser.newContext({ locale: "en-US" })).newPage();
+  await setUp(owner, house);
+  await owner.goto(`${house.origin}/users/new`);
+  await owner.fill("#name", COLLEAGUE.name);
+  await owner.fill("#password", COLLEAGUE.password);
+  await owner.fill("#again", COLLEAGUE.password);
+  await Promise.all([owner.waitForURL(/notice=user-added/), owner.keyboard.press("Enter")]);
+  const made = await owner.evaluate(async (members) => {
+    const call = async (method, path, body) => {
+      const answer = await fetch(path, { method, headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+      return answer.status;
+    };
+    const all = [await call("POST", "/api/v1/projects", { name: "vision" })];
+    for (const [user, role] of members) {
+      all.push(await call("PUT", `/api/v1/projects/vision/members/${user}`, { role }));
+    }
+    return all;
+  }, [["mina", "lead"], [COLLEAGUE.name, "member"]]);
+  assert.deepEqual(made, [201, 200, 200]);
+  colleague = await (await browser.newContext({ locale: "en-US" })).newPage();
+  await colleague.goto(`${house.origin}/login`);
+  await colleague.fill("#name", COLLEAGUE.name);
+  await colleague.fill("#password", COLLEAGUE.password);
+  await Promise.all([
+    colleague.waitForURL((url) => url.pathname !== "/login"),
+    colleague.click("form[action='/login'] button[type=submit]"),
+  ]);
+});
+
+after(async () => {
+  await browser?.close();
+  await house?.close();
+});
+
+test("a project's folder is copied by a member, and the copy goes to its lead", async () => {
+  const complaints = [listen(owner), listen(colleague)];
+  await owner.goto(`${house.origin}/folders`);
+  await owner.fill("#name", "corpus");
+  await owner.selectOption("#project", "vision");
+  await owner.click("form[action='/folders'] button.pri");
+  await owner.locator("a.nm", { hasText: "vision/corpus" }).waitFor();
+  assert.deepEqual(await violations(owner), []);
+  assert.equal(await overflow(owner), 0);
+
+  // The member reads it, and makes an own copy.
+  await colleague.goto(`${house.origin}/folders`);
+  await colleague.locator("a.nm", { hasText: "vision/corpus" }).click();
+  await colleague.locator("h1", { hasText: "corpus" }).waitFor();
+  await colleague.locator("a[href$='/owner']").click();
+  await colleague.locator("h1", { hasText: "Copy or give away corpus" }).waitFor();
+  assert.deepEqual(await violations(colleague), []);
+  assert.equal(await colleague.locator("form[action$='/transfer']").count(), 0);
+  await colleague.fill("#name", "a/b");
+  await colleague.click("form[action$='/clone'] button");
+  await colleague.locator("#name[aria-invalid=true]").waitFor();
+  await colleague.fill("#name", "mine");
+  await colleague.click("form[action$='/clone'] button");
+  const copied = async () => {
+    await colleague.goto(`${house.origin}/folders`);
+    return (await colleague.locator("a.nm", { hasText: /^mine$/ }).count()) === 1;
+  };
+  await until(() => "the copy is whole", copied);
+  assert.deepEqual(await violations(colleague), []);
+
+  // One owner's folders alone.
+  await colleague.selectOption("select[name=owner]", "vision");
+  await colleague.click("form.filter button");
+  assert.equal(await colleague.locator("a.nm", { hasText: /^mine$/ }).count(), 0);
+  await colleague.locator("a.nm", { hasText: "vision/corpus" }).waitFor();
+
+  // The copy is given away, and taken.
+  await colleague.goto(`${house.origin}/folders`);
+  await colleague.locator("tr", { hasText: "mine" }).locator("a[href$='/owner']").click();
+  await colleague.fill("#user", "no.such.user");
+  await colleague.click("form[action$='/transfer'] button");
+  await colleague.locator("#user[aria-invalid=true]").waitFor();
+  await colleague.fill("#user", "mina");
+  await colleague.click("form[action$='/transfer'] button");
+  await colleague.locator("form[action$='/withdraw'] button").waitFor();
+  await owner.goto(`${house.origin}/folders`);
+  await owner.locator("form[action^='/folder-transfers/'][action$='/accept'] button").click();
+  const taken = async () => {
+    await owner.goto(`${house.origin}/folders`);
+    return (await owner.locator("a.nm", { hasText: /^mine$/ }).count()) === 1;
+  };
+  await until(() => "the folder is its new owner's", taken);
+  await colleague.goto(`${house.origin}/folders`);
+  assert.equal(await colleague.locator(".nm", { hasText: /^mine$/ }).count(), 0);
+  for (const heard of complaints) {
+    assert.deepEqual(heard.filter((line) => !/40[349]|422/.test(`${line}`)), []);
+  }
+});
