@@ -25,7 +25,7 @@ const START_MS = 125_000;
 // A folder for pictures of each step.
 const PICTURES = process.env.FARDEL_PICTURES;
 
-// The box's own authority is known to nobody yet.
+// The box's own authority is known to no client yet.
 process.env.NODE_TLS_REJECT_UNAUTHORIZED = "0";
 
 const root = process.getuid() === 0;
