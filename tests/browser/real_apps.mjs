@@ -225,9 +225,10 @@ async function opened(app) {
   const lines = watch(page);
   // The page of an app that starts looks again by itself, until it leads on.
   const isApp = (url) => url.protocol.startsWith("http") && url.origin !== house.origin && !url.pathname.startsWith("/.fardel/");
-  await page.waitForURL(isApp, { timeout: START_MS, waitUntil: "commit" });
-  const arrived = performance.now() - from;
+  let arrived;
   try {
+    await page.waitForURL(isApp, { timeout: START_MS, waitUntil: "commit" });
+    arrived = performance.now() - from;
     await app.shows(page);
   } catch (error) {
     await picture(page, app, "failed");
