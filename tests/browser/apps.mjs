@@ -5,10 +5,9 @@
 // Proves too: `only_our_own_pages_and_programs_with_tokens_may_change_anything`
 
 import assert from "node:assert/strict";
-import { createServer } from "node:net";
 import { after, before, test } from "node:test";
 import { launch, violations } from "./lib/browser.mjs";
-import { openWith, setUp, until } from "./lib/house.mjs";
+import { freePort, openWith, setUp, until } from "./lib/house.mjs";
 
 const root = process.getuid() === 0;
 // How long a socket rests before it is used again. The promise is a minute; the gate may shorten it.
@@ -68,17 +67,6 @@ let house;
 let context;
 let page;
 let apps;
-
-function freePort() {
-  return new Promise((done, fail) => {
-    const probe = createServer();
-    probe.on("error", fail);
-    probe.listen(0, "127.0.0.1", () => {
-      const { port } = probe.address();
-      probe.close(() => done(port));
-    });
-  });
-}
 
 const session = () => JSON.parse(house.command("session", "get", "web", "-o", "json"));
 let python = true;

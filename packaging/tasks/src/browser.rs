@@ -18,6 +18,9 @@ const COSTS: &str = "figures.mjs";
 /// Pages of a site with many users and projects: making them takes minutes.
 const CROWDED: &str = "crowded.mjs";
 
+/// Apps of others, which are installed first: that takes minutes, and a network.
+const REAL_APPS: &str = "real_apps.mjs";
+
 /// What opens on pages: menus, folds, dialogs.
 const OPENINGS: &str = "states.mjs";
 
@@ -46,37 +49,47 @@ const RUNNER: &str = "tests/browser/lib/run.mjs";
 /// two processors are shared by more pages, and waits of seconds run out. Fewer: processors idle while a page waits.
 const FILES_AT_ONCE: u32 = 3;
 
-/// Runs every `*.mjs` but [`COSTS`] and [`CROWDED`] with node's own test runner, [`FILES_AT_ONCE`].
+/// Files that have stages of their own at night or before a release.
+const APART: [&str; 3] = [COSTS, CROWDED, REAL_APPS];
+
+/// Runs every `*.mjs` but those [`APART`] with node's own test runner, [`FILES_AT_ONCE`].
 ///
 /// The files read `FARDEL_BINARY`, `FARDEL_PAGES` (every page in every state, as the renderer writes
 /// it), `FARDEL_PAIRS` (`all` pairs of language and colour scheme, or `half`: each language and each scheme once),
 /// `FARDEL_TURN` (which pairs those are), `FARDEL_CARD` (a driver with a card that is made of files) and `CHROMIUM`.
 /// Packages for them (the driver, axe) are pinned in `tests/browser/package-lock.json` and never reach the product.
 pub(crate) fn run(binary: &Path) -> Result<(), Failure> {
-    let wanted = |file: &Path| !file.ends_with(COSTS) && !file.ends_with(CROWDED);
-    suite(binary, wanted, "half")
+    println!("in stages of their own: {}", APART.join(", "));
+    let wanted = |file: &Path| !APART.iter().any(|name| file.ends_with(name));
+    suite(binary, wanted, "half", &[])
 }
 
 /// Runs [`COSTS`] alone.
 pub(crate) fn costs(binary: &Path) -> Result<(), Failure> {
-    suite(binary, |file| file.ends_with(COSTS), "half")
+    suite(binary, |file| file.ends_with(COSTS), "half", &[])
 }
 
 /// Runs [`CROWDED`] alone, with each page in both languages and both colour schemes.
 pub(crate) fn crowded(binary: &Path) -> Result<(), Failure> {
-    suite(binary, |file| file.ends_with(CROWDED), "all")
+    suite(binary, |file| file.ends_with(CROWDED), "all", &[])
 }
 
 /// Runs [`IN_PAIRS`] alone, with every page in both languages and both colour schemes; `run` shows each page in
 /// both, but not in each pair of them.
 pub(crate) fn every_page(binary: &Path) -> Result<(), Failure> {
     let wanted = |file: &Path| IN_PAIRS.iter().any(|name| file.ends_with(name));
-    suite(binary, wanted, "all")
+    suite(binary, wanted, "all", &[])
 }
 
 /// Runs [`OPENINGS`] alone, with whatever opens in each pair of language and colour scheme; `run` opens it in one.
 pub(crate) fn openings(binary: &Path) -> Result<(), Failure> {
-    suite(binary, |file| file.ends_with(OPENINGS), "all")
+    suite(binary, |file| file.ends_with(OPENINGS), "all", &[])
+}
+
+/// Runs [`REAL_APPS`] alone, with the apps of that folder.
+pub(crate) fn real_apps(binary: &Path, folder: &Path) -> Result<(), Failure> {
+    let more = [("FARDEL_REAL_APPS", folder)];
+    suite(binary, |file| file.ends_with(REAL_APPS), "half", &more)
 }
 
 /// What chooses the pairs where not all of them are looked at: each commit has its own, so that over the runs all of
@@ -88,7 +101,13 @@ fn turn_of(commit: &str) -> u16 {
         .unwrap_or_default()
 }
 
-fn suite(binary: &Path, wanted: fn(&Path) -> bool, pairs: &str) -> Result<(), Failure> {
+/// Runs the files that are wanted, with `more` variables.
+fn suite(
+    binary: &Path,
+    wanted: fn(&Path) -> bool,
+    pairs: &str,
+    more: &[(&str, &Path)],
+) -> Result<(), Failure> {
     let what = "browser suite";
     let mut tests: Vec<_> = fs::read_dir(FOLDER)
         .into_iter()
@@ -149,6 +168,9 @@ fn suite(binary: &Path, wanted: fn(&Path) -> bool, pairs: &str) -> Result<(), Fa
         .argument(FILES_AT_ONCE.to_string());
     for test in &tests {
         node = node.argument(test);
+    }
+    for (name, value) in more {
+        node = node.variable(name, value);
     }
     node.variable("FARDEL_BINARY", binary)
         .variable("FARDEL_PAIRS", pairs)
@@ -213,7 +235,7 @@ mod tests {
     fn every_file_that_is_named_is_there() {
         // The files are named from the root of the tree.
         crate::enter_root().unwrap();
-        for name in RUN_FIRST.iter().chain(&IN_PAIRS).chain(&[COSTS, CROWDED]) {
+        for name in RUN_FIRST.iter().chain(&IN_PAIRS).chain(&APART) {
             assert!(Path::new(FOLDER).join(name).is_file(), "{name}");
         }
         assert!(Path::new(RUNNER).is_file());

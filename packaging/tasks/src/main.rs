@@ -16,6 +16,7 @@ mod lint;
 mod package;
 mod packages;
 mod program;
+mod real_apps;
 mod requests;
 mod rpm;
 mod sbom;
@@ -45,6 +46,7 @@ usage: cargo ci quick | full | release | nightly [--tested [--linted]]
        cargo ci twice
        cargo ci environments
        cargo ci requests
+       cargo ci apps
        cargo ci shows
        cargo ci slurm [fifo|fair]
        cargo ci vm …
@@ -60,14 +62,16 @@ usage: cargo ci quick | full | release | nightly [--tested [--linted]]
   nightly   full + release + every page and whatever opens in every language and colour scheme, all of the runtime's tests under
             Debian's own kernel, several processors, a cluster of three, the air gap in the next Debian, a lost machine
             of full size, all kinds of trouble in the vm, long simulation, a crowd held to its times, half an hour
-            of generated requests, memory over an hour, the release and the environments built twice, what `shows` does;
-            CPU seconds are held to their budgets
+            of generated requests, memory over an hour, the release and the environments built twice, what `shows` and
+            `apps` do; CPU seconds are held to their budgets
   vm        a Debian with systemd in a virtual machine; alone, it says how
   package   the stages of the package alone, on the release build
   twice     the release and its package built again from a clone elsewhere: the same bytes
   environments  Python, R and C++ built of their recipes, twice each; needs a network
   requests  generated requests alone, on the release build; FARDEL_REQUESTS_SECONDS and FARDEL_SEED say how long and
             from which seed
+  apps      JupyterLab and five other apps as their makers ship them, installed, opened and used in a browser; on the
+            release build, some forty minutes
   shows     what is promised of a large site: ten thousand seeds, ten million rows of the audit log, classes of 80 and
             100, pages of 500 users, a catalog of 2,000 users while 50 click; on the release build, some two hours
   slurm     a day of 2,000 jobs under Debian's own Slurm and under the release build's scheduler, with the same figures
@@ -169,6 +173,11 @@ fn main() -> ExitCode {
             release(&mut gate, |gate, binary| {
                 gate.stage("generated requests", || requests::generated(binary));
             });
+            return gate.close(Budget::Told);
+        }
+        "apps" => {
+            let mut gate = Gate::new();
+            release(&mut gate, apps_stage);
             return gate.close(Budget::Told);
         }
         "shows" => {
@@ -348,6 +357,10 @@ fn environment_stage(gate: &mut Gate, binary: &Path) {
     gate.stage("environments", || environments::build(binary));
 }
 
+fn apps_stage(gate: &mut Gate, binary: &Path) {
+    gate.stage("real apps", || real_apps::opened(binary));
+}
+
 fn nightly(gate: &mut Gate) {
     release(gate, shipped);
     match program::built("release") {
@@ -358,6 +371,7 @@ fn nightly(gate: &mut Gate) {
             shows(gate, &binary);
             gate.stage("browser suite, every page", || browser::every_page(&binary));
             gate.stage("browser suite, openings", || browser::openings(&binary));
+            apps_stage(gate, &binary);
         }
         Err(failure) => gate.stage("find the binary", || Err(failure)),
     }

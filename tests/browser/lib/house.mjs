@@ -14,7 +14,8 @@ const TIMEOUT_MS = 40_000;
 /// The administrator whom `setUp` makes.
 export const PERSON = { name: "mina", password: "a long walk by the river 7" };
 
-function freePort() {
+/// A port of this machine that is free now.
+export function freePort() {
   return new Promise((done, fail) => {
     const probe = createServer();
     probe.on("error", fail);
@@ -79,8 +80,9 @@ export async function openWith(variables, ...options) {
     async close() {
       try {
         const names = () => house.command("ps", "-o", "name").split("\n").filter(Boolean);
+        const left = names();
         // Sessions outlive their server by design; nobody would end these later.
-        if (names().length > 0) house.command("session", "kill", ...names());
+        if (left.length > 0) house.command("session", "kill", ...left);
         await until(() => `the sessions end: ${names()}`, async () => names().length === 0);
       } catch (error) {
         console.error(`sessions stay behind: ${error.message}`);

@@ -11,6 +11,8 @@ const SLOWEST = 10;
 const [atOnce, ...files] = process.argv.slice(2);
 let passed = 0;
 let failed = 0;
+/// What tests printed: figures, and what they left out.
+const printed = [];
 /// Seconds and name of each file that ended.
 const took = [];
 
@@ -18,6 +20,7 @@ const tests = run({ files: files.map((file) => resolve(file)), concurrency: Numb
 tests.on("data", ({ type, data }) => {
   if (type === "test:pass") passed += 1;
   if (type === "test:fail" && data.todo === undefined) failed += 1;
+  if (type === "test:stdout") printed.push(data.message);
   // A file is a test of its own, around those in it.
   if (type === "test:complete" && data.name === data.file) took.push([data.details.duration_ms / 1000, basename(data.file)]);
 });
@@ -25,7 +28,8 @@ tests.compose(dot).pipe(process.stdout);
 tests.on("end", () => {
   took.sort(([one], [other]) => other - one);
   process.on("exit", () => {
-    console.log(`\nslowest files of ${files.length}, ${atOnce} at once: wall s`);
+    console.log(`\n${printed.join("")}`);
+    console.log(`slowest files of ${files.length}, ${atOnce} at once: wall s`);
     for (const [seconds, file] of took.slice(0, SLOWEST)) console.log(`${seconds.toFixed(1).padStart(8)}  ${file}`);
   });
   if (failed > 0 || passed === 0) process.exitCode = 1;
