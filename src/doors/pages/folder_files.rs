@@ -2,8 +2,8 @@
 //! its begin, and the forms that make, move, remove and upload some. Downloads are the API's. Decides nothing.
 
 use api::folders::{
-    FolderEntryQuery, FolderEntryView, FolderMoveBody, FolderRemovalBody, NewFolderDirectoryBody,
-    RemovedEntriesBody, RemovedEntryView,
+    FolderEntryQuery, FolderEntryView, FolderMoveBody, FolderRemovalBody, FolderView,
+    NewFolderDirectoryBody, RemovedEntriesBody, RemovedEntryView,
 };
 use askama::Template;
 use axum::Router;
@@ -12,6 +12,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
 use bytes::BytesMut;
+use rules::folder::FolderState;
 use rules::folder_path::{FolderEntryKind, MAX_FOLDER_PATH};
 use rules::folder_rights::{FolderRight, FolderVerb};
 use rules::refusal::Refusal;
@@ -47,6 +48,8 @@ pub struct FolderFilesPage {
     pub folder: String,
     /// The user who looks may change its files.
     pub writes: bool,
+    /// The launch form with the folder in it; None where no session of theirs mounts it.
+    pub launch: Option<String>,
     pub crumbs: Vec<PathCrumb>,
     /// The directory, as text.
     pub here: String,
@@ -216,7 +219,8 @@ async fn read(
     };
     let found = files::list(&console.server, caller, id, &asked).await?;
     let id = found.folder.id.to_string();
-    let writes = may_write(console, caller, &id).await?;
+    let known = folders::get(&console.server, caller, &id).await?;
+    let writes = known.right >= Some(FolderRight::Rw);
     let base = files_address(&id, &found.path);
     let words = match asked.q.as_str() {
         "" => String::new(),
@@ -230,6 +234,7 @@ async fn read(
         folder: found.folder.name.to_string(),
         crumbs: crumbs(t, &id, found.folder.name.as_str(), &found.path),
         writes,
+        launch: launch_link(caller, &known),
         total: t.folder_files_total(found.page.estimated_total),
         usage: match found.folder.counted {
             Some(counted) => t.folder_files_usage(
@@ -258,6 +263,22 @@ async fn read(
         directory: String::new(),
         id,
     })
+}
+
+/// The launch form with the folder in its mounts, read-only where its share is.
+fn launch_link(caller: &Caller, folder: &FolderView) -> Option<String> {
+    let right = folder.right?;
+    let name = match folder.owner.id == caller.subject.user {
+        true => folder.name.to_string(),
+        false => format!("{}/{}", folder.owner.name, folder.name),
+    };
+    let mount = match right {
+        FolderRight::Ro => format!("{name}:ro"),
+        FolderRight::Rw | FolderRight::Rwd => name,
+    };
+    let mount = responses::encoded(&mount);
+    let is_ready = folder.state == FolderState::Ready;
+    is_ready.then(|| format!("/sessions/new?mounts={mount}"))
 }
 
 fn row(visit: &RequestContext, id: &str, entry: &FolderEntryView) -> FolderFileRow {

@@ -444,6 +444,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             id: "0199f0a3-6c1e-7d40".into(),
             folder: "data".into(),
             writes: true,
+            launch: Some("/sessions/new?mounts=data".into()),
             crumbs: crumbs(&[t.folders_title(), "data", "train"]),
             here: "train".into(),
             words: String::new(),
