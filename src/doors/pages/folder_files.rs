@@ -2,8 +2,8 @@
 //! its begin, and the forms that make, move, remove and upload some. Downloads are the API's. Decides nothing.
 
 use api::folders::{
-    FolderEntryQuery, FolderEntryView, FolderMoveBody, FolderRemovalBody, FolderView,
-    NewFolderDirectoryBody, RemovedEntriesBody, RemovedEntryView,
+    FolderEntryQuery, FolderEntryView, FolderMoveBody, FolderRemovalBody, NewFolderDirectoryBody,
+    RemovedEntriesBody, RemovedEntryView,
 };
 use askama::Template;
 use axum::Router;
@@ -12,7 +12,6 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
 use bytes::BytesMut;
-use rules::folder::FolderState;
 use rules::folder_path::{FolderEntryKind, MAX_FOLDER_PATH};
 use rules::folder_rights::{FolderRight, FolderVerb};
 use rules::refusal::Refusal;
@@ -31,7 +30,7 @@ use super::file_form::{FileField, FileForm};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
-use super::{PagesContext, layout, responses};
+use super::{PagesContext, launch, layout, responses};
 use crate::doors::text::Text;
 
 /// Bytes of files that the form sends at once, for browsers without script. Larger ones go in pieces.
@@ -234,7 +233,8 @@ async fn read(
         folder: found.folder.name.to_string(),
         crumbs: crumbs(t, &id, found.folder.name.as_str(), &found.path),
         writes,
-        launch: launch_link(caller, &known),
+        launch: launch::mount_of(caller, &known)
+            .map(|mount| format!("/sessions/new?mounts={}", responses::encoded(&mount))),
         total: t.folder_files_total(found.page.estimated_total),
         usage: match found.folder.counted {
             Some(counted) => t.folder_files_usage(
@@ -263,22 +263,6 @@ async fn read(
         directory: String::new(),
         id,
     })
-}
-
-/// The launch form with the folder in its mounts, read-only where its share is.
-fn launch_link(caller: &Caller, folder: &FolderView) -> Option<String> {
-    let right = folder.right?;
-    let name = match folder.owner.id == caller.subject.user {
-        true => folder.name.to_string(),
-        false => format!("{}/{}", folder.owner.name, folder.name),
-    };
-    let mount = match right {
-        FolderRight::Ro => format!("{name}:ro"),
-        FolderRight::Rw | FolderRight::Rwd => name,
-    };
-    let mount = responses::encoded(&mount);
-    let is_ready = folder.state == FolderState::Ready;
-    is_ready.then(|| format!("/sessions/new?mounts={mount}"))
 }
 
 fn row(visit: &RequestContext, id: &str, entry: &FolderEntryView) -> FolderFileRow {

@@ -1765,6 +1765,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
         },
         texts: LaunchTexts::default().boxes(t),
         groups: Vec::new(),
+        mounts: vec!["home".into(), "data".into(), "kim/images:ro".into()],
         name_hint: "calm-otter".into(),
         preview,
     }
