@@ -102,6 +102,18 @@ fn places(t: Text) -> Vec<Place> {
         ),
         system("/users", "users", t.nav_users(), "users accounts people"),
         system(
+            "/projects",
+            "layers",
+            t.projects_title(),
+            "projects members leads groups",
+        ),
+        system(
+            "/fair-share",
+            "sliders-horizontal",
+            t.fair_title(),
+            "fair share order backfill queue rules",
+        ),
+        system(
             "/policies",
             "shield-check",
             t.policies_title(),
