@@ -108,13 +108,13 @@ async fn ask(
         .collect();
     fields.push(("back", back(&said).to_owned()));
     let user = caller.subject.user;
-    let named = live.len() > 1 || live.iter().any(|session| session.owner.id != user);
+    let names_owners = live.len() > 1 || live.iter().any(|session| session.owner.id != user);
     let page = DialogPage {
         t,
         f: layout(&console, &visit, &caller, Nav::Sessions),
         title,
         lead: lead.to_owned(),
-        items: match named {
+        items: match names_owners {
             true => live
                 .iter()
                 .take(MAX_NAMED)
