@@ -77,6 +77,8 @@ pub struct PolicyPage {
     pub name: String,
     /// Its own address.
     pub here: String,
+    /// The version whose limits the form holds.
+    pub generation: u64,
     pub groups: Vec<LimitGroup>,
     pub uses: Vec<UseRow>,
     pub levels: Vec<Choice>,
@@ -374,10 +376,11 @@ async fn show(
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
+    Query(typed): Query<UseForm>,
 ) -> Response {
     match policies::get(&console.server, &caller, &id).await {
         Ok(policy) => {
-            let page = page(&console, &visit, &caller, &policy, &UseForm::default());
+            let page = page(&console, &visit, &caller, &policy, &typed);
             responses::page(&console, &visit, StatusCode::OK, &page)
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
@@ -469,6 +472,7 @@ fn page(
             })
             .collect(),
         subject: typed.subject.clone(),
+        generation: policy.generation,
         here,
     }
 }
@@ -539,54 +543,87 @@ pub(super) fn read(key: LimitKey, text: &str) -> Result<Option<u64>, Refusal> {
     value.map(Some).ok_or_else(refused)
 }
 
+/// The page's one form, as it was sent: the limits, and where the policy is to be attached.
+struct SentPolicy {
+    fields: Vec<(String, String)>,
+}
+
+impl SentPolicy {
+    fn named(&self, key: &str) -> &str {
+        let mut all = self.fields.iter();
+        all.find(|(name, _)| name == key)
+            .map_or("", |(_, text)| text.as_str())
+    }
+
+    fn words(&self, key: &str) -> Vec<String> {
+        let words = self.named(key).split([' ', ',', '\t', '\r', '\n']);
+        let words = words.filter(|word| !word.is_empty());
+        words.map(str::to_owned).collect()
+    }
+
+    /// The version that the form was filled from; None where none was sent.
+    fn seen(&self) -> Option<u64> {
+        self.named("generation").parse().ok()
+    }
+
+    fn to(&self) -> UseForm {
+        UseForm {
+            level: self.named("level").to_owned(),
+            subject: self.named("subject").to_owned(),
+        }
+    }
+
+    /// Errors: `policy.limit-invalid` at the field.
+    fn patch(&self) -> Result<PolicyPatchBody, Refusal> {
+        let mut limits = PolicyLimits::NONE;
+        for key in LimitKey::ALL {
+            limits.set(key, read(key, self.named(key.word()))?);
+        }
+        Ok(PolicyPatchBody {
+            name: None,
+            limits: Some(Object(LimitsBody::from(limits))),
+            egress: Some(Object(EgressBody {
+                networks: self.words(NETWORKS),
+                targets: self.words(TARGETS),
+            })),
+        })
+    }
+
+    /// The form with a refusal and with what was typed.
+    fn refused(&self, t: Text, id: &str, refusal: &Refusal) -> RefusedForm {
+        let limits = LimitKey::ALL.into_iter().map(LimitKey::word);
+        let typed = limits.chain([NETWORKS, TARGETS]);
+        let typed: Vec<(&str, &str)> = typed.map(|key| (key, self.named(key))).collect();
+        RefusedForm::new(t, &format!("{PATH}/{}", encoded(id)), refusal).with(typed)
+    }
+}
+
+/// Saves the limits. Where the policy would be attached to stays in its fields.
 async fn change(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
-    Form(sent): Form<Vec<(String, String)>>,
+    Form(fields): Form<Vec<(String, String)>>,
 ) -> Response {
-    let named = |key: &str| {
-        let mut all = sent.iter();
-        all.find(|(name, _)| name == key)
-            .map_or("", |(_, text)| text.as_str())
-    };
-    let field = |key: LimitKey| named(key.word());
-    let words = |key: &str| -> Vec<String> {
-        let words = named(key).split([' ', ',', '\t', '\r', '\n']);
-        let words = words.filter(|word| !word.is_empty());
-        words.map(str::to_owned).collect()
-    };
+    let sent = SentPolicy { fields };
+    let to = sent.to();
     let changed = async {
-        let mut limits = PolicyLimits::NONE;
-        for key in LimitKey::ALL {
-            limits.set(key, read(key, field(key))?);
-        }
-        let patch = PolicyPatchBody {
-            name: None,
-            limits: Some(Object(LimitsBody::from(limits))),
-            egress: Some(Object(EgressBody {
-                networks: words(NETWORKS),
-                targets: words(TARGETS),
-            })),
-        };
-        policies::change(&console.server, &caller, &id, patch, None).await
+        let patch = sent.patch()?;
+        policies::change(&console.server, &caller, &id, patch, sent.seen()).await
     };
     match changed.await {
         Ok(policy) => {
-            let place = format!("{PATH}/{}", encoded(&policy.name));
+            let mut place = format!("{PATH}/{}", encoded(&policy.name));
+            if !to.subject.is_empty() {
+                let (level, subject) = (encoded(&to.level), encoded(&to.subject));
+                place.push_str(&format!("?level={level}&subject={subject}"));
+            }
             responses::see_with(&place, "policy-changed", &policy.name)
         }
         Err(Failure::Refusal(refusal)) => {
-            let typed: Vec<(&str, &str)> = LimitKey::ALL
-                .into_iter()
-                .map(|key| (key.word(), field(key)))
-                .chain([NETWORKS, TARGETS].map(|key| (key, named(key))))
-                .collect();
-            let action = format!("{PATH}/{}", encoded(&id));
-            let form = RefusedForm::new(visit.text, &action, &refusal).with(typed);
-            let use_form = UseForm::default();
-            again(&console, &visit, &caller, &id, form, &refusal, &use_form).await
+            let form = sent.refused(visit.text, &id, &refusal);
+            again(&console, &visit, &caller, &id, form, &refusal, &to).await
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
@@ -627,22 +664,28 @@ impl UseForm {
     }
 }
 
+/// Saves the limits and attaches the policy: both or neither.
 async fn attach(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
-    Form(sent): Form<UseForm>,
+    Form(fields): Form<Vec<(String, String)>>,
 ) -> Response {
-    match policies::attach(&console.server, &caller, &id, sent.body()).await {
+    let sent = SentPolicy { fields };
+    let to = sent.to();
+    let attached = async {
+        let (patch, seen) = (sent.patch()?, sent.seen());
+        policies::change_and_attach(&console.server, &caller, &id, patch, seen, to.body()).await
+    };
+    match attached.await {
         Ok(policy) => {
             let place = format!("{PATH}/{}", encoded(&policy.name));
             responses::see_with(&place, "policy-attached", &policy.name)
         }
         Err(Failure::Refusal(refusal)) => {
-            let action = format!("{PATH}/{}/attach", encoded(&id));
-            let form = RefusedForm::new(visit.text, &action, &refusal).otherwise_at("subject");
-            again(&console, &visit, &caller, &id, form, &refusal, &sent).await
+            let form = sent.refused(visit.text, &id, &refusal);
+            again(&console, &visit, &caller, &id, form, &refusal, &to).await
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
