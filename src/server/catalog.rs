@@ -38,6 +38,7 @@ mod files;
 pub(crate) mod folder_shares;
 pub(crate) mod folders;
 pub(crate) mod health;
+pub(crate) mod holders;
 pub(crate) mod idempotency;
 pub(crate) mod idle_rules;
 pub(crate) mod images;

@@ -245,6 +245,11 @@ test("last week's use of a GPU is three clicks from the overview", async () => {
   for (const label of (await page.locator(".chart .x").first().locator("span").allInnerTexts()).slice(0, 3)) assert.match(label, /\d+ \w{3}/, "a date");
   const file = await context.request.get(house.origin + (await page.locator("a[href^='/history/export']").getAttribute("href")));
   assert.doesNotMatch((await file.text()).split("\r\n")[0], /cpu|,memory/, "a GPU has no processors");
+  // The week of the calendar before this one, and who held the GPU in it.
+  await page.click("nav.seg a[href*='range=last-week']");
+  await page.locator("section[aria-labelledby=ho]").waitFor();
+  await page.click("nav.seg a[href*='range=this-week']");
+  await page.locator("section[aria-labelledby=ho]", { hasText: /holds it now|No session that you may see/ }).waitFor();
   await context.close();
 });
 

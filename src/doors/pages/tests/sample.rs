@@ -794,6 +794,17 @@ fn charted(t: Text) -> history::HistoryView {
             t.history_gpu_hours().into(),
             t.history_hours_allocated("12.50"),
         )],
+        holders: Some(history::HolderTable {
+            rows: vec![history::HolderRow {
+                href: "/sessions/0199f0a3-6c1e-7d40".into(),
+                name: "train".into(),
+                user: "mina".into(),
+                gpu_hours: "12.50".into(),
+                from: "21 Nov 14:00".into(),
+                until: String::new(),
+            }],
+            is_cut: true,
+        }),
     }
 }
 
