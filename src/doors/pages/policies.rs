@@ -56,6 +56,10 @@ pub struct PoliciesPage {
     pub filter: FilterBar,
     pub table: DataTable,
     pub name: String,
+    /// Where the new policy would be attached, as `user:mina`; empty where that is not known.
+    pub subject: String,
+    /// The same in words.
+    pub subject_words: String,
 }
 
 impl ListPage for PoliciesPage {
@@ -199,7 +203,8 @@ async fn list(
     if let Some(short) = shorter(&visit, &place, &asked) {
         return short;
     }
-    let page = listed(&console, &visit, &caller, &headers, &asked, "").await;
+    let none = NameForm::default();
+    let page = listed(&console, &visit, &caller, &headers, &asked, &none).await;
     answer(&console, &visit, &place, page, |failure| {
         failed(&console, &visit, &caller, failure)
     })
@@ -211,7 +216,7 @@ async fn listed(
     caller: &Caller,
     headers: &HeaderMap,
     asked: &[(String, String)],
-    name: &str,
+    form: &NameForm,
 ) -> Result<PoliciesPage, Failure> {
     let t = visit.text;
     let mut known = policies::list(&console.server, caller).await?;
@@ -263,7 +268,11 @@ async fn listed(
         full: full.map_or_else(String::new, |refusal| codes::refusal(t, &refusal)),
         filter: filter_bar(visit, headers, &state, &columns, &words),
         table: DataTable::new(t, &state, &columns, "name", rows, total, empty),
-        name: name.to_owned(),
+        name: form.name.clone(),
+        subject: form.subject.clone(),
+        subject_words: form.to().map_or_else(String::new, |(level, name)| {
+            format!("{} {name}", level_name(t, level))
+        }),
     })
 }
 
@@ -342,6 +351,16 @@ fn cell(visit: &RequestContext, key: &str, policy: &PolicyView) -> TableCell {
 #[serde(default)]
 struct NameForm {
     name: String,
+    /// Where it would be attached, as `user:mina`.
+    subject: String,
+}
+
+impl NameForm {
+    /// None where it names no level.
+    fn to(&self) -> Option<(PolicyLevel, &str)> {
+        let (level, name) = self.subject.split_once(':')?;
+        Some((PolicyLevel::parse(level)?, name))
+    }
 }
 
 async fn create(
@@ -357,12 +376,20 @@ async fn create(
         egress: EgressBody::default(),
     };
     match policies::create(&console.server, &caller, asked).await {
-        Ok(made) => responses::see(&format!("{PATH}/{}", encoded(&made.name))),
+        Ok(made) => {
+            let place = format!("{PATH}/{}", encoded(&made.name));
+            responses::see(&match sent.to() {
+                Some((level, name)) => {
+                    format!("{place}?level={}&subject={}", level.word(), encoded(name))
+                }
+                None => place,
+            })
+        }
         Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemWrite) => {
             let form = RefusedForm::new(visit.text, PATH, &refusal).otherwise_at("name");
             let visit = visit.refusing(form);
             let status = responses::status(&refusal);
-            match listed(&console, &visit, &caller, &headers, &[], &sent.name).await {
+            match listed(&console, &visit, &caller, &headers, &[], &sent).await {
                 Ok(page) => responses::page(&console, &visit, status, &page),
                 Err(failure) => failed(&console, &visit, &caller, &failure),
             }
@@ -377,7 +404,19 @@ async fn show(
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
     Query(typed): Query<UseForm>,
+    headers: HeaderMap,
 ) -> Response {
+    // `/policies/new?subject=user:mina` begins a policy; without a subject it is the policy of that name.
+    let begun = NameForm {
+        name: String::new(),
+        subject: typed.subject.clone(),
+    };
+    if id == "new" && typed.level.is_empty() && begun.to().is_some() {
+        return match listed(&console, &visit, &caller, &headers, &[], &begun).await {
+            Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
+            Err(failure) => failed(&console, &visit, &caller, &failure),
+        };
+    }
     match policies::get(&console.server, &caller, &id).await {
         Ok(policy) => {
             let page = page(&console, &visit, &caller, &policy, &typed);
