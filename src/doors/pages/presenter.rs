@@ -300,11 +300,7 @@ fn rack(
             RackKind::Memory => t.common_of(components::size(whole)),
         },
         figure_note: t.common_free(amount(left)),
-        left: if left == 0 {
-            "–".to_owned()
-        } else {
-            amount(left)
-        },
+        left: amount(left),
         closed: machine.silent || !machine.schedulable,
         hit: ghost.is_some(),
     };
