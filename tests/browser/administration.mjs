@@ -253,6 +253,22 @@ test("last week's use of a GPU is three clicks from the overview", async () => {
   await context.close();
 });
 
+test("the client program is downloaded by those who are signed in", async () => {
+  const context = await signedIn();
+  const place = `${house.origin}/downloads/fardel`;
+  const first = await context.request.head(place);
+  const { etag, "content-disposition": kept } = first.headers();
+  assert.deepEqual([first.status(), kept], [200, 'attachment; filename="fardel"']);
+  assert.ok(Number(first.headers()["content-length"]) > 1 << 20, "a whole program");
+  assert.equal((await context.request.head(place, { headers: { "If-None-Match": etag } })).status(), 304);
+  const stranger = await browser.newContext();
+  const answer = await stranger.request.head(place, { maxRedirects: 0 });
+  assert.ok([303, 401].includes(answer.status()), `a stranger gets ${answer.status()}`);
+  assert.equal(answer.headers().etag, undefined);
+  await stranger.close();
+  await context.close();
+});
+
 test("GPUs stand in the first answer, and a slice is stopped there after a question", async () => {
   const context = await signedIn();
   const first = await (await context.request.get(`${house.origin}/gpus`)).text();

@@ -1871,6 +1871,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
             true => vec![(0, "fardel login https://fardel-01".into()), (1, "fardel attach vit-ablation".into())],
             false => Vec::new(),
         },
+        program: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".into(),
         awaited: (moment == SampleMoment::Waiting).then(|| AwaitedSessions {
             sessions: vec![AwaitedSession {
                 href: "/sessions/0199f0a4".into(),
