@@ -113,6 +113,9 @@ pub(super) async fn download(
     }
     let cached = HeaderValue::from_static("private, no-cache");
     headers.insert(header::CACHE_CONTROL, cached);
+    // To compress some megabytes for each reader costs more than it saves, and loses the length.
+    let plain = HeaderValue::from_static("identity");
+    headers.insert(header::CONTENT_ENCODING, plain);
     response
 }
 
