@@ -92,6 +92,18 @@ test("a policy is written, attached, and its limits hold", async () => {
   assert.match(await limits.innerText(), /12 h/);
   assert.deepEqual(await violations(page), []);
 
+  // A policy that is begun for a user has the user in its form.
+  await page.click("a[href^='/policies/new']");
+  await page.locator("form p", { hasText: PERSON.name }).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.fill("#name", "Bad Name");
+  await page.click("button:has-text('Create policy')");
+  await page.locator("#name[aria-invalid=true]").waitFor();
+  await page.fill("#name", "own");
+  await page.click("button:has-text('Create policy')");
+  await page.locator("h1", { hasText: "own" }).waitFor();
+  assert.deepEqual([await page.inputValue("#level"), await page.inputValue("#subject")], ["user", PERSON.name]);
+
   // Detached after a question, and removed.
   await page.goto(`${house.origin}/policies/class`);
   await page.click("li a[href*='/detach']");
