@@ -526,12 +526,28 @@ fn written(key: LimitKey, value: u64) -> String {
         | LimitKey::MemoryEach
         | LimitKey::DiskEach
         | LimitKey::WaitingBytes
-        | LimitKey::FolderBytes => Bytes(value).to_string(),
+        | LimitKey::FolderBytes => exact(value),
         LimitKey::RuntimeSeconds if value.is_multiple_of(3_600) => format!("{}h", value / 3_600),
         LimitKey::RuntimeSeconds => format!("{value}s"),
         LimitKey::Waiting | LimitKey::Sessions | LimitKey::Priority | LimitKey::SignIns => {
             value.to_string()
         }
+    }
+}
+
+/// A size that is read back as it is: a form that is sent again changes nothing.
+fn exact(value: u64) -> String {
+    let shown = Bytes(value).to_string();
+    if Bytes::parse(&shown).is_ok_and(|read| read == Bytes(value)) {
+        return shown;
+    }
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let unit = units
+        .into_iter()
+        .find(|(_, shift)| value.is_multiple_of(1 << shift));
+    match unit {
+        Some((unit, shift)) => format!("{} {unit}", value >> shift),
+        None => format!("{value} B"),
     }
 }
 
@@ -825,5 +841,24 @@ async fn remove(
     match policies::remove(&console.server, &caller, &id).await {
         Ok(()) => responses::see_with(PATH, "policy-removed", &id),
         Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_is_sent_again_is_the_same() {
+        let gib = 1_u64 << 30;
+        for bytes in [gib, gib + gib / 2, gib + gib / 4, 5 * gib + 1, 12_345, 1] {
+            let shown = written(LimitKey::Memory, bytes);
+            assert_eq!(read(LimitKey::Memory, &shown), Ok(Some(bytes)), "{shown}");
+        }
+        for seconds in [1, 3_600, 5_400] {
+            let shown = written(LimitKey::RuntimeSeconds, seconds);
+            let again = read(LimitKey::RuntimeSeconds, &shown);
+            assert_eq!(again, Ok(Some(seconds)), "{shown}");
+        }
     }
 }
