@@ -249,7 +249,9 @@ test("last week's use of a GPU is three clicks from the overview", async () => {
   await page.click("nav.seg a[href*='range=last-week']");
   await page.locator("section[aria-labelledby=ho]").waitFor();
   await page.click("nav.seg a[href*='range=this-week']");
-  await page.locator("section[aria-labelledby=ho]", { hasText: /holds it now|No session that you may see/ }).waitFor();
+  await page.locator("section[aria-labelledby=ho] :is(table, .none)").waitFor();
+  const held = JSON.parse(house.command("history", "--of", new URL(page.url()).searchParams.get("of"), "--range", "this-week", "-o", "json"));
+  assert.equal(await page.locator("section[aria-labelledby=ho] tbody tr").count(), held.holders.length, "the page and the command agree");
   await context.close();
 });
 

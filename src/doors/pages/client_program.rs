@@ -46,7 +46,7 @@ impl ClientProgram {
     pub(super) async fn digest(&self) -> String {
         let read = || async {
             let read = tokio::task::spawn_blocking(digest_of_running).await;
-            read.map_err(std::io::Error::other).and_then(|read| read)
+            read.map_err(std::io::Error::other).flatten()
         };
         match self.digest.get_or_try_init(read).await {
             Ok(digest) => digest.clone(),
@@ -128,7 +128,7 @@ async fn opened() -> Result<(std::fs::File, u64), ServerFault> {
     });
     let opened = opened.await.map_err(std::io::Error::other);
     opened
-        .and_then(|opened| opened)
+        .flatten()
         .map_err(|error| ServerFault::new("read the program", error))
 }
 
