@@ -336,6 +336,7 @@ mod tests {
             of: of.to_owned(),
             range: HistoryRange::Day,
             every: 600,
+            from: Timestamp::from_millis(1_799_913_600_000),
             until: Timestamp::from_millis(1_800_000_000_000),
             cpu: 4.0,
             memory: 8 << 30,
@@ -359,6 +360,8 @@ mod tests {
                     seconds: 600,
                 })
                 .collect(),
+            holders: Vec::new(),
+            more_holders: false,
         }
     }
 

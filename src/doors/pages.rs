@@ -16,6 +16,7 @@ pub mod branding;
 pub mod budgets;
 pub mod charts;
 pub mod choice_field;
+mod client_program;
 pub mod commits;
 pub mod components;
 pub mod courses;
@@ -144,6 +145,7 @@ pub struct PagesContext {
     open_pages: Arc<live::OpenPages>,
     made_secrets: Arc<made_secrets::MadeSecrets>,
     made_slips: Arc<made_slips::MadeSlips>,
+    program: Arc<client_program::ClientProgram>,
 }
 
 impl PagesContext {
@@ -178,6 +180,7 @@ pub fn router(
         open_pages: Arc::default(),
         made_secrets: Arc::default(),
         made_slips: Arc::default(),
+        program: Arc::default(),
     };
     Router::new()
         .route("/", get(overview::show))
@@ -262,6 +265,7 @@ pub fn router(
         .route("/api/docs", get(reference::show))
         .route("/api/docs/{schema}", get(reference::schema))
         .route("/about", get(about::show))
+        .route("/downloads/fardel", get(client_program::download))
         .route("/trust", get(trust::show))
         .route("/trust/fardel.crt", get(trust::der))
         .route("/trust/fardel.pem", get(trust::pem))

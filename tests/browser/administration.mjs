@@ -245,6 +245,29 @@ test("last week's use of a GPU is three clicks from the overview", async () => {
   for (const label of (await page.locator(".chart .x").first().locator("span").allInnerTexts()).slice(0, 3)) assert.match(label, /\d+ \w{3}/, "a date");
   const file = await context.request.get(house.origin + (await page.locator("a[href^='/history/export']").getAttribute("href")));
   assert.doesNotMatch((await file.text()).split("\r\n")[0], /cpu|,memory/, "a GPU has no processors");
+  // The week of the calendar before this one, and who held the GPU in it.
+  await page.click("nav.seg a[href*='range=last-week']");
+  await page.locator("section[aria-labelledby=ho]").waitFor();
+  await page.click("nav.seg a[href*='range=this-week']");
+  await page.locator("section[aria-labelledby=ho] :is(table, .none)").waitFor();
+  const held = JSON.parse(house.command("history", "--of", new URL(page.url()).searchParams.get("of"), "--range", "this-week", "-o", "json"));
+  assert.equal(await page.locator("section[aria-labelledby=ho] tbody tr").count(), held.holders.length, "the page and the command agree");
+  await context.close();
+});
+
+test("the client program is downloaded by those who are signed in", async () => {
+  const context = await signedIn();
+  const place = `${house.origin}/downloads/fardel`;
+  const first = await context.request.head(place);
+  const { etag, "content-disposition": kept } = first.headers();
+  assert.deepEqual([first.status(), kept], [200, 'attachment; filename="fardel"']);
+  assert.ok(Number(first.headers()["content-length"]) > 1 << 20, "a whole program");
+  assert.equal((await context.request.head(place, { headers: { "If-None-Match": etag } })).status(), 304);
+  const stranger = await browser.newContext();
+  const answer = await stranger.request.head(place, { maxRedirects: 0 });
+  assert.ok([303, 401].includes(answer.status()), `a stranger gets ${answer.status()}`);
+  assert.equal(answer.headers().etag, undefined);
+  await stranger.close();
   await context.close();
 });
 

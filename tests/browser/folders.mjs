@@ -85,6 +85,25 @@ test("an upload goes on after a lost connection and a reload, and its bytes come
   await context.close();
 });
 
+test("a folder leads to the launch form with it in, where a click adds another", async () => {
+  const context = await browser.newContext({ storageState: state, locale: "en-US" });
+  const page = await context.newPage();
+  const complaints = listen(page);
+  await page.goto(place);
+  await page.click(".head a:has-text('Launch session')");
+  await page.locator("#mounts").waitFor();
+  assert.equal(await page.inputValue("#mounts"), "data");
+  await page.click("[data-mount=home]");
+  // Once more adds nothing.
+  await page.click("[data-mount=data]");
+  assert.equal(await page.inputValue("#mounts"), "data\nhome");
+  await page.locator("#cli-line", { hasText: "--mount data --mount home" }).waitFor();
+  assert.deepEqual(await violations(page), []);
+  assert.equal(await overflow(page), 0);
+  assert.deepEqual(complaints.filter((line) => !/422|404/.test(line)), []);
+  await context.close();
+});
+
 test("directories are made, files dropped, looked at, renamed and deleted", async () => {
   const context = await browser.newContext({ storageState: state, locale: "en-US" });
   const page = await context.newPage();

@@ -53,13 +53,24 @@ test("a policy is written, attached, and its limits hold", async () => {
   await page.click("button:has-text('Save')");
   await page.locator("[role=status]", { hasText: "class was changed" }).first().waitFor();
   assert.equal(await page.inputValue("#runtime_seconds"), "12h");
+  // To attach saves what was typed, both or neither.
+  await page.fill("#memory_each", "3 GiB");
   await page.selectOption("#level", "project");
   await page.fill("#subject", "nowhere");
   await page.click("button:has-text('Attach')");
   await page.locator("#subject[aria-invalid=true]").waitFor();
+  assert.equal(await page.inputValue("#memory_each"), "3 GiB");
+  const kept = () => JSON.parse(house.command("policy", "get", "class", "-o", "json")).limits.memory_each;
+  assert.equal(kept(), 2 * 2 ** 30);
   await page.fill("#subject", "default");
   await page.click("button:has-text('Attach')");
   await page.locator("li", { hasText: "default/default" }).waitFor();
+  assert.equal(kept(), 3 * 2 ** 30);
+  // Enter in the name saves the limits, and the name stays.
+  await page.fill("#subject", "later");
+  await page.press("#subject", "Enter");
+  await page.locator("[role=status]", { hasText: "class was changed" }).first().waitFor();
+  assert.equal(await page.inputValue("#subject"), "later");
   assert.equal(await overflow(page), 0);
   // For each member by themselves, and away again.
   await page.selectOption("#level", "member");
@@ -80,6 +91,18 @@ test("a policy is written, attached, and its limits hold", async () => {
   assert.match(await limits.innerText(), /0\.4 of 0\.5 · policy class/);
   assert.match(await limits.innerText(), /12 h/);
   assert.deepEqual(await violations(page), []);
+
+  // A policy that is begun for a user has the user in its form.
+  await page.click("a[href^='/policies/new']");
+  await page.locator("form p", { hasText: PERSON.name }).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.fill("#name", "Bad Name");
+  await page.click("button:has-text('Create policy')");
+  await page.locator("#name[aria-invalid=true]").waitFor();
+  await page.fill("#name", "own");
+  await page.click("button:has-text('Create policy')");
+  await page.locator("h1", { hasText: "own" }).waitFor();
+  assert.deepEqual([await page.inputValue("#level"), await page.inputValue("#subject")], ["user", PERSON.name]);
 
   // Detached after a question, and removed.
   await page.goto(`${house.origin}/policies/class`);

@@ -166,7 +166,7 @@ test("a refused setting stays in its field; a good one is in force, written and 
   assert.match(await row.locator(".said").textContent(), /Number of backups kept was changed/);
   assert.match(await row.locator(".is").textContent(), /9/);
   assert.equal(readFileSync(config(), "utf8"), "# kept\nbackup_keep = 9 # three\n");
-  assert.match(await row.locator(".do").innerText(), /Undo the last change\s+Back to 3, until it is changed again/);
+  assert.match(await row.locator(".do").innerText(), /Undo the last change\s+Back to 3; possible until the next change/);
   await Promise.all([page.waitForNavigation(), row.locator("button[value=undo]").click()]);
   assert.equal(readFileSync(config(), "utf8"), "# kept\nbackup_keep = 3 # three\n");
   await page.goto(`${house.origin}/system/settings?changed=1`);

@@ -48,7 +48,7 @@ test("what is left of a GPU beside the share of a preview adds up", async () => 
   const drawn = await hit.locator(".sl").evaluateAll((blocks) => blocks.map((block) => block.getBoundingClientRect().width));
   const bar = (await hit.locator(".rack").boundingBox()).width;
   const free = (await hit.locator(".sl.free").boundingBox()).width;
-  assert.ok(Math.abs(free / bar - Number(await hit.locator(".num").innerText())) < 0.02, `${drawn} of ${bar}: ${await hit.innerText()}`);
+  assert.ok(Math.abs(free / bar - Number.parseFloat(await hit.locator(".num").innerText())) < 0.02, `${drawn} of ${bar}: ${await hit.innerText()}`);
   const widths = await page.locator("#preview .mini .rack").evaluateAll((all) => all.map((rack) => Math.round(rack.getBoundingClientRect().width)));
   assert.equal(new Set(widths).size, 1, `bars of different widths: ${widths}`);
 });

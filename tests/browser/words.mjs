@@ -47,7 +47,7 @@ test("the palette finds places, commands and sessions, says when it finds nothin
   const { context, page } = await visit("/queue");
   await palette(page);
   const places = await page.locator("#palette a").evaluateAll((all) => all.map((a) => a.getAttribute("href")));
-  for (const href of ["/gpus", "/system/checks", "/system/backups", "/about", "/docs"]) assert.ok(places.includes(href), `${href} in ${places}`);
+  for (const href of ["/gpus", "/usage", "/me/ssh-keys", "/me/startup", "/system/checks", "/system/backups", "/about", "/docs"]) assert.ok(places.includes(href), `${href} in ${places}`);
   assert.doesNotMatch(await page.locator("#palette-list").innerText(), /[*`]|\]\(/, "raw marks");
   await page.fill("#palette [name=q]", "zzzz nothing");
   await page.locator("#palette [role=status]", { hasText: "zzzz nothing" }).waitFor();

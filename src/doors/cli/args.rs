@@ -218,6 +218,7 @@ pub enum Command {
     /// -o csv prints the file of the console: times in UTC, sizes in bytes.
     #[command(after_help = "Examples:\n  \
         fardel history --range week\n  \
+        fardel history --of gpu:0 --range last-week --holders\n  \
         fardel history --of user:mina --range month -o csv > mina.csv")]
     History(HistoryArguments),
     /// Show what users, projects or domains used over a time
@@ -1144,8 +1145,11 @@ pub struct HistoryArguments {
     #[arg(long, value_name = "WHAT", default_value = "site")]
     pub of: String,
     /// How far back
-    #[arg(long, value_name = "RANGE", default_value = "day", value_parser = ["hour", "day", "week", "month"])]
+    #[arg(long, value_name = "RANGE", default_value = "day", value_parser = ["hour", "day", "week", "month", "this-week", "last-week"])]
     pub range: String,
+    /// Show the sessions that held the GPU in that time, in place of the points
+    #[arg(long)]
+    pub holders: bool,
 }
 
 #[derive(Debug, Clone, Args)]

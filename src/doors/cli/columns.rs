@@ -18,7 +18,7 @@ use api::folders::{
     FolderTransferView, FolderView, RemovedEntryView,
 };
 use api::gpus::Gpu;
-use api::history::HistoryPoint;
+use api::history::{HistoryHolder, HistoryPoint};
 use api::idle_rules::{IdleDryEndView, IdleRuleView};
 use api::invitations::InvitationView;
 use api::nodes::NodeView;
@@ -493,6 +493,15 @@ pub(super) const HISTORY: &[Column<HistoryPoint>] = &[
     column("GPU MEMORY USED", 3, |r, _| mean(r.gpu_memory_used)),
     column("CELSIUS", 9, |r, _| two(r.celsius)),
     column("WATTS", 9, |r, _| two(r.watts)),
+];
+
+pub(super) const HOLDERS: &[Column<HistoryHolder>] = &[
+    column("SESSION", 0, |r, _| r.name.clone()),
+    column("USER", 0, |r, _| r.user.clone()),
+    column("GPU HOURS", 0, |r, _| two(Some(r.gpu_hours))),
+    column("FROM", 1, |r, _| r.from.to_string()),
+    column("UNTIL", 1, |r, _| maybe(r.until.as_ref())),
+    column("ID", 2, |r, _| r.session.to_string()),
 ];
 
 pub(super) const ALLOWANCES: &[Column<AllowanceView>] = &[

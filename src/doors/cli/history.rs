@@ -1,7 +1,7 @@
 //! What was given and used over time, from the command line: a table, the API's body, or the console's file.
 
 use hyper::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::args::{Format, HistoryArguments};
 use super::client::{Extra, HttpClient};
@@ -17,7 +17,7 @@ pub(super) async fn history(
     let query = values::query(&[("of", request.of.clone()), ("range", request.range.clone())]);
     let path = format!("/api/v1/history{query}");
     // Columns that were chosen are those of the table.
-    if view.format == Format::Csv && view.columns.is_empty() {
+    if view.format == Format::Csv && view.columns.is_empty() && !request.holders {
         let file = Extra::default().header("Accept", "text/csv");
         let answer = client.call(Method::GET, &path, file).await?;
         print_bytes(&answer.body);
@@ -29,6 +29,9 @@ pub(super) async fn history(
         print(&view.said(&body, "")?);
         return Ok(0);
     }
+    if request.holders {
+        return holders(view, &body);
+    }
     let points = json!({"items": body["points"]});
     let none = body["points"].as_array().is_none_or(Vec::is_empty);
     if view.for_humans() && none {
@@ -38,6 +41,21 @@ pub(super) async fn history(
     print(&view.list(&points, columns::HISTORY)?);
     if view.for_humans() && body["simulated"] == true {
         complain(&format!("{}\n", super::format::SIMULATED));
+    }
+    Ok(0)
+}
+
+/// Who held a device. Says so where there are further ones.
+fn holders(view: &OutputStyle, body: &Value) -> Result<u8, CliError> {
+    let holders = json!({"items": body["holders"]});
+    let none = body["holders"].as_array().is_none_or(Vec::is_empty);
+    if view.for_humans() && none {
+        complain("No session that you may see held it in that time.\n");
+        return Ok(0);
+    }
+    print(&view.list(&holders, columns::HOLDERS)?);
+    if view.for_humans() && body["more_holders"] == true {
+        complain("There are further ones, with fewer GPU-hours.\n");
     }
     Ok(0)
 }

@@ -155,7 +155,11 @@ fn checked(t: Text, check: &Diagnostic, row: AttentionRow) -> AttentionRow {
             is_foreign: t.language != Language::English,
             title: told.map_or_else(|| check.found.clone(), |(name, _)| name.to_owned()),
             text: told.map_or_else(String::new, |_| check.found.clone()),
-            fix: check.fix.clone(),
+            // A fix that is one command stands below, where it is copied.
+            fix: match &row.commands[..] {
+                [only] if *only == check.fix => String::new(),
+                _ => check.fix.clone(),
+            },
             ..row
         },
     }

@@ -16,7 +16,7 @@ use crate::doors::text::Text;
 pub struct AwaitedSession {
     pub href: String,
     pub name: String,
-    /// All that it holds and when it ends: `1 GPU · 4 cores · 16 GiB · ends by 22:33`.
+    /// Whose it is, where not the reader's; all that it holds and when it ends: `1 GPU · 4 cores · 16 GiB · ends by 22:33`.
     pub facts: String,
 }
 
@@ -148,10 +148,12 @@ pub fn awaited(
             Some(at) => t.queue_ends_by(clock.near(at, now)),
             None => t.queue_no_limit().to_owned(),
         };
+        let whose = slice.owner.as_ref().filter(|_| !slice.mine);
+        let whose = whose.map_or_else(String::new, |owner| format!("{} · ", owner.name));
         named.push(AwaitedSession {
             href: format!("/sessions/{id}"),
             name: name.clone(),
-            facts: format!("{held} · {ends}"),
+            facts: format!("{whose}{held} · {ends}"),
         });
     }
     let room = MAX_NAMED.saturating_sub(told.sessions.len());

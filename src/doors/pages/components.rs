@@ -727,9 +727,26 @@ pub fn percent(part: f64, whole: f64) -> u8 {
     (part / whole * 100.0).round().clamp(0.0, 100.0) as u8
 }
 
+/// A command line whose names of options stand each in one line: browsers break lines behind a hyphen.
+pub fn command(line: &str) -> Markup {
+    let words = line.split(' ').map(|word| match word.starts_with("--") {
+        true => format!("<span class=\"nb\">{}</span>", escaped(word)),
+        false => escaped(word),
+    });
+    Markup::finished(words.collect::<Vec<_>>().join(" "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_options_of_a_command_stand_in_one_line() {
+        assert_eq!(
+            command("run --name a-b '<x>' -- sh").as_str(),
+            "run <span class=\"nb\">--name</span> a-b &#39;&lt;x&gt;&#39; <span class=\"nb\">--</span> sh"
+        );
+    }
 
     #[test]
     fn a_part_is_written_in_the_unit_of_its_whole() {

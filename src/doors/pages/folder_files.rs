@@ -34,7 +34,7 @@ use super::file_form::{FileField, FileForm};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
-use super::{PagesContext, layout, responses};
+use super::{PagesContext, launch, layout, responses};
 use crate::doors::text::{Text, codes};
 
 /// Bytes of files that the form sends at once, for browsers without script. Larger ones go in pieces.
@@ -51,6 +51,8 @@ pub struct FolderFilesPage {
     pub folder: String,
     /// The user who looks may change its files.
     pub writes: bool,
+    /// The launch form with the folder in it; None where no session of theirs mounts it.
+    pub launch: Option<String>,
     pub crumbs: Vec<PathCrumb>,
     /// The directory, as text.
     pub here: String,
@@ -266,7 +268,8 @@ async fn read(
         found => found?,
     };
     let id = found.folder.id.to_string();
-    let writes = may_write(console, caller, &id).await?;
+    let known = folders::get(&console.server, caller, &id).await?;
+    let writes = known.right >= Some(FolderRight::Rw);
     let base = files_address(&id, &found.path);
     let words = match asked.q.as_str() {
         "" => String::new(),
@@ -288,6 +291,8 @@ async fn read(
         folder: found.folder.name.to_string(),
         crumbs: crumbs(t, &id, found.folder.name.as_str(), &found.path),
         writes,
+        launch: launch::mount_of(caller, &known)
+            .map(|mount| format!("/sessions/new?mounts={}", responses::encoded(&mount))),
         total: t.folder_files_total(found.page.estimated_total),
         usage: match found.folder.counted {
             Some(counted) => t.folder_files_usage(

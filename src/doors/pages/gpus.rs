@@ -755,7 +755,6 @@ pub fn row(t: Text, gpu: &Gpu, drawing: &Drawing<'_>) -> BarRow {
             _ => health(t, gpu),
         },
         left: match (free_partitions(gpu), free_share) {
-            (Some((0, _)), _) | (None, GpuShare::ZERO) => "–".to_owned(),
             (Some((free, all)), _) => format!("{free}/{all}"),
             (None, free_share) => share(free_share),
         },

@@ -1,7 +1,7 @@
 //! `/history`: what was given and used of the box, of a GPU or of a user, over an hour to a month; the same as a
 //! table and as a file.
 
-use api::history::{History, HistoryPoint, HistoryRange};
+use api::history::{History, HistoryHolder, HistoryPoint, HistoryRange};
 use askama::Template;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
@@ -53,6 +53,26 @@ pub struct HistoryView {
     pub period: String,
     /// What was allocated and used in all that time: name, sum.
     pub sums: Vec<(String, String)>,
+    /// Who held the device; None where it is no device's.
+    pub holders: Option<HolderTable>,
+}
+
+/// The sessions that held a device.
+pub struct HolderTable {
+    pub rows: Vec<HolderRow>,
+    /// There are further ones.
+    pub is_cut: bool,
+}
+
+/// One of them.
+pub struct HolderRow {
+    pub href: String,
+    pub name: String,
+    pub user: String,
+    pub gpu_hours: String,
+    pub from: String,
+    /// Empty while it holds it.
+    pub until: String,
 }
 
 /// What a history is asked for.
@@ -233,6 +253,8 @@ pub fn ranges(t: Text, of: &str, here: HistoryRange) -> Vec<(String, &'static st
         HistoryRange::Day => t.history_day(),
         HistoryRange::Week => t.history_week(),
         HistoryRange::Month => t.history_month(),
+        HistoryRange::ThisWeek => t.history_this_week(),
+        HistoryRange::LastWeek => t.history_last_week(),
     };
     let of = responses::encoded(of);
     HistoryRange::ALL
@@ -255,8 +277,19 @@ struct Shown {
 
 /// The charts of a history and its table. Empty where nothing was kept yet. Costs its points.
 pub fn view(t: Text, clock: &LocalClock, history: &History, parts: HistoryParts) -> HistoryView {
+    let holders = history.is_of_device().then(|| HolderTable {
+        rows: history
+            .holders
+            .iter()
+            .map(|one| holder(clock, one))
+            .collect(),
+        is_cut: history.more_holders,
+    });
     if history.points.is_empty() {
-        return HistoryView::default();
+        return HistoryView {
+            holders,
+            ..HistoryView::default()
+        };
     }
     let times = slots(history);
     let shown = shown(t, history, &times, parts);
@@ -264,12 +297,19 @@ pub fn view(t: Text, clock: &LocalClock, history: &History, parts: HistoryParts)
         let at = Timestamp::from_millis(*at * 1000);
         match history.range {
             HistoryRange::Hour => clock.second(at),
-            HistoryRange::Day | HistoryRange::Week | HistoryRange::Month => clock.date(at),
+            HistoryRange::Day
+            | HistoryRange::Week
+            | HistoryRange::Month
+            | HistoryRange::ThisWeek
+            | HistoryRange::LastWeek => clock.date(at),
         }
     };
     let last = times.len() - 1;
     let mut x: Vec<String> = (0..3).map(|part| label(&times[last * part / 3])).collect();
-    x.push(t.metrics_now().to_owned());
+    x.push(match history.range {
+        HistoryRange::LastWeek => clock.date(history.until),
+        _ => t.metrics_now().to_owned(),
+    });
     let mut head = vec![t.history_time().to_owned()];
     let mut columns: Vec<(Scale, &[Option<f64>])> = Vec::new();
     let mut figures = Vec::new();
@@ -325,6 +365,18 @@ pub fn view(t: Text, clock: &LocalClock, history: &History, parts: HistoryParts)
             HistoryParts::All => sums(t, history),
             HistoryParts::First => Vec::new(),
         },
+        holders,
+    }
+}
+
+fn holder(clock: &LocalClock, one: &HistoryHolder) -> HolderRow {
+    HolderRow {
+        href: format!("/sessions/{}", one.session),
+        name: one.name.clone(),
+        user: one.user.clone(),
+        gpu_hours: components::hours(one.gpu_hours),
+        from: clock.date(one.from),
+        until: one.until.map_or_else(String::new, |at| clock.date(at)),
     }
 }
 
@@ -368,6 +420,13 @@ fn sums(t: Text, history: &History) -> Vec<(String, String)> {
 fn slots(history: &History) -> Vec<i64> {
     let every = i64::from(history.every.max(1));
     let until = history.until.as_millis() / 1000;
+    if history.range.weeks_back().is_some() {
+        let from = history.from.as_millis() / 1000;
+        let first = from - from.rem_euclid(every);
+        // A week that has just begun has one.
+        let count = ((until - first + every - 1) / every).max(1);
+        return (0..count).map(|slot| first + slot * every).collect();
+    }
     let last = until - until.rem_euclid(every);
     let count = i64::from(history.range.seconds().0) / every;
     (0..count)
@@ -469,6 +528,7 @@ mod tests {
             of: of.to_owned(),
             range: HistoryRange::Day,
             every: 600,
+            from: Timestamp::from_millis(1_799_913_600_000),
             until: Timestamp::from_millis(1_800_000_000_000),
             cpu: 4.0,
             memory: 8 << 30,
@@ -492,6 +552,8 @@ mod tests {
                     seconds: u32::try_from((*back).clamp(0, 600)).expect("seconds"),
                 })
                 .collect(),
+            holders: Vec::new(),
+            more_holders: false,
         }
     }
 
@@ -547,6 +609,31 @@ mod tests {
                 .figures
                 .is_empty()
         );
+    }
+
+    #[test]
+    fn a_week_has_its_hours_and_its_own_end() {
+        let t = Text::default();
+        let clock = LocalClock::of(t, "UTC");
+        let week = History {
+            range: HistoryRange::LastWeek,
+            every: 3600,
+            from: Timestamp::from_millis(1_799_625_600_000),
+            until: Timestamp::from_millis(1_800_230_400_000),
+            ..history("gpu:x", &[(0, 2.0)])
+        };
+        let all = view(t, &clock, &week, HistoryParts::All);
+        assert_eq!(all.rows.len(), 168);
+        assert_eq!(all.figures[0].x[3], clock.date(week.until));
+        assert!(all.holders.expect("a device").rows.is_empty());
+        // It has just begun.
+        let begun = History {
+            range: HistoryRange::ThisWeek,
+            until: week.from,
+            ..week
+        };
+        let all = view(t, &clock, &begun, HistoryParts::All);
+        assert_eq!(all.rows.len(), 1);
     }
 
     #[test]

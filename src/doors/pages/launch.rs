@@ -2,6 +2,7 @@
 
 mod card;
 mod command_line;
+mod folder_chips;
 mod sizes;
 
 use std::collections::BTreeMap;
@@ -51,6 +52,7 @@ use crate::doors::launch_texts::{LaunchTexts, TextBox};
 use crate::doors::text::{Text, codes};
 
 pub use card::{GpuPicker, NamedShare, PartitionChoice, gib, worth};
+pub use folder_chips::mount_of;
 use sizes::PickedSize;
 pub use sizes::{NamedSize, SizePicker};
 
@@ -76,6 +78,8 @@ pub struct LaunchPage {
     pub texts: Vec<TextBox>,
     /// Resource groups to choose from; empty where the reader may use one.
     pub groups: Vec<String>,
+    /// Mounts that a click puts into the form.
+    pub mounts: Vec<String>,
     /// The projects to choose from; empty where there is one.
     pub projects: ChoiceField,
     /// Whether the reader may launch for members of a project.
@@ -1056,6 +1060,7 @@ async fn page(
         name_hint: t.launch_name_hint().to_owned(),
         texts,
         groups,
+        mounts: folder_chips::offered(console, caller).await?,
         form: LaunchFields {
             advanced,
             command: sent.command,

@@ -81,6 +81,12 @@ fn places(t: Text) -> Vec<Place> {
             t.nav_history(),
             "history usage statistics charts",
         ),
+        place(
+            "/usage",
+            "scroll-text",
+            t.usage_title(),
+            "usage gpu-hours core-hours month",
+        ),
         place("/events", "history", t.events_title(), "events journal"),
         place(
             "/audit",
@@ -95,6 +101,18 @@ fn places(t: Text) -> Vec<Place> {
             "notices notifications",
         ),
         system("/users", "users", t.nav_users(), "users accounts people"),
+        system(
+            "/projects",
+            "layers",
+            t.projects_title(),
+            "projects members leads groups",
+        ),
+        system(
+            "/fair-share",
+            "sliders-horizontal",
+            t.fair_title(),
+            "fair share order backfill queue rules",
+        ),
         system(
             "/policies",
             "shield-check",
@@ -226,6 +244,18 @@ fn places(t: Text) -> Vec<Place> {
             "user",
             t.nav_me(),
             "account password tokens preferences",
+        ),
+        place(
+            "/me/ssh-keys",
+            "square-terminal",
+            t.ssh_keys_title(),
+            "ssh keys connect own computer",
+        ),
+        place(
+            "/me/startup",
+            "play",
+            t.start_up_title(),
+            "session start-up dotfiles script variables",
         ),
         place("/docs", "book-open", t.nav_docs(), "manual help docs"),
         place(

@@ -56,6 +56,10 @@ pub struct PoliciesPage {
     pub filter: FilterBar,
     pub table: DataTable,
     pub name: String,
+    /// Where the new policy would be attached, as `user:mina`; empty where that is not known.
+    pub subject: String,
+    /// The same in words.
+    pub subject_words: String,
 }
 
 impl ListPage for PoliciesPage {
@@ -77,6 +81,8 @@ pub struct PolicyPage {
     pub name: String,
     /// Its own address.
     pub here: String,
+    /// The version whose limits the form holds.
+    pub generation: u64,
     pub groups: Vec<LimitGroup>,
     /// Launches under it may ask for sudo.
     pub sudo: bool,
@@ -199,7 +205,8 @@ async fn list(
     if let Some(short) = shorter(&visit, &place, &asked) {
         return short;
     }
-    let page = listed(&console, &visit, &caller, &headers, &asked, "").await;
+    let none = NameForm::default();
+    let page = listed(&console, &visit, &caller, &headers, &asked, &none).await;
     answer(&console, &visit, &place, page, |failure| {
         failed(&console, &visit, &caller, failure)
     })
@@ -211,7 +218,7 @@ async fn listed(
     caller: &Caller,
     headers: &HeaderMap,
     asked: &[(String, String)],
-    name: &str,
+    form: &NameForm,
 ) -> Result<PoliciesPage, Failure> {
     let t = visit.text;
     let mut known = policies::list(&console.server, caller).await?;
@@ -263,7 +270,11 @@ async fn listed(
         full: full.map_or_else(String::new, |refusal| codes::refusal(t, &refusal)),
         filter: filter_bar(visit, headers, &state, &columns, &words),
         table: DataTable::new(t, &state, &columns, "name", rows, total, empty),
-        name: name.to_owned(),
+        name: form.name.clone(),
+        subject: form.subject.clone(),
+        subject_words: form.to().map_or_else(String::new, |(level, name)| {
+            format!("{} {name}", level_name(t, level))
+        }),
     })
 }
 
@@ -342,6 +353,16 @@ fn cell(visit: &RequestContext, key: &str, policy: &PolicyView) -> TableCell {
 #[serde(default)]
 struct NameForm {
     name: String,
+    /// Where it would be attached, as `user:mina`.
+    subject: String,
+}
+
+impl NameForm {
+    /// None where it names no level.
+    fn to(&self) -> Option<(PolicyLevel, &str)> {
+        let (level, name) = self.subject.split_once(':')?;
+        Some((PolicyLevel::parse(level)?, name))
+    }
 }
 
 async fn create(
@@ -358,12 +379,20 @@ async fn create(
         sudo: false,
     };
     match policies::create(&console.server, &caller, asked).await {
-        Ok(made) => responses::see(&format!("{PATH}/{}", encoded(&made.name))),
+        Ok(made) => {
+            let place = format!("{PATH}/{}", encoded(&made.name));
+            responses::see(&match sent.to() {
+                Some((level, name)) => {
+                    format!("{place}?level={}&subject={}", level.word(), encoded(name))
+                }
+                None => place,
+            })
+        }
         Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemWrite) => {
             let form = RefusedForm::new(visit.text, PATH, &refusal).otherwise_at("name");
             let visit = visit.refusing(form);
             let status = responses::status(&refusal);
-            match listed(&console, &visit, &caller, &headers, &[], &sent.name).await {
+            match listed(&console, &visit, &caller, &headers, &[], &sent).await {
                 Ok(page) => responses::page(&console, &visit, status, &page),
                 Err(failure) => failed(&console, &visit, &caller, &failure),
             }
@@ -377,10 +406,23 @@ async fn show(
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
+    Query(typed): Query<UseForm>,
+    headers: HeaderMap,
 ) -> Response {
+    // `/policies/new?subject=user:mina` begins a policy; without a subject it is the policy of that name.
+    let begun = NameForm {
+        name: String::new(),
+        subject: typed.subject.clone(),
+    };
+    if id == "new" && typed.level.is_empty() && begun.to().is_some() {
+        return match listed(&console, &visit, &caller, &headers, &[], &begun).await {
+            Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
+            Err(failure) => failed(&console, &visit, &caller, &failure),
+        };
+    }
     match policies::get(&console.server, &caller, &id).await {
         Ok(policy) => {
-            let page = page(&console, &visit, &caller, &policy, &UseForm::default());
+            let page = page(&console, &visit, &caller, &policy, &typed);
             responses::page(&console, &visit, StatusCode::OK, &page)
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
@@ -473,6 +515,7 @@ fn page(
             })
             .collect(),
         subject: typed.subject.clone(),
+        generation: policy.generation,
         here,
     }
 }
@@ -487,12 +530,28 @@ fn written(key: LimitKey, value: u64) -> String {
         | LimitKey::MemoryEach
         | LimitKey::DiskEach
         | LimitKey::WaitingBytes
-        | LimitKey::FolderBytes => Bytes(value).to_string(),
+        | LimitKey::FolderBytes => exact(value),
         LimitKey::RuntimeSeconds if value.is_multiple_of(3_600) => format!("{}h", value / 3_600),
         LimitKey::RuntimeSeconds => format!("{value}s"),
         LimitKey::Waiting | LimitKey::Sessions | LimitKey::Priority | LimitKey::SignIns => {
             value.to_string()
         }
+    }
+}
+
+/// A size that is read back as it is: a form that is sent again changes nothing.
+fn exact(value: u64) -> String {
+    let shown = Bytes(value).to_string();
+    if Bytes::parse(&shown).is_ok_and(|read| read == Bytes(value)) {
+        return shown;
+    }
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let unit = units
+        .into_iter()
+        .find(|(_, shift)| value.is_multiple_of(1 << shift));
+    match unit {
+        Some((unit, shift)) => format!("{} {unit}", value >> shift),
+        None => format!("{value} B"),
     }
 }
 
@@ -543,56 +602,89 @@ pub(super) fn read(key: LimitKey, text: &str) -> Result<Option<u64>, Refusal> {
     value.map(Some).ok_or_else(refused)
 }
 
+/// The page's one form, as it was sent: the limits, and where the policy is to be attached.
+struct SentPolicy {
+    fields: Vec<(String, String)>,
+}
+
+impl SentPolicy {
+    fn named(&self, key: &str) -> &str {
+        let mut all = self.fields.iter();
+        all.find(|(name, _)| name == key)
+            .map_or("", |(_, text)| text.as_str())
+    }
+
+    fn words(&self, key: &str) -> Vec<String> {
+        let words = self.named(key).split([' ', ',', '\t', '\r', '\n']);
+        let words = words.filter(|word| !word.is_empty());
+        words.map(str::to_owned).collect()
+    }
+
+    /// The version that the form was filled from; None where none was sent.
+    fn seen(&self) -> Option<u64> {
+        self.named("generation").parse().ok()
+    }
+
+    fn to(&self) -> UseForm {
+        UseForm {
+            level: self.named("level").to_owned(),
+            subject: self.named("subject").to_owned(),
+        }
+    }
+
+    /// Errors: `policy.limit-invalid` at the field.
+    fn patch(&self) -> Result<PolicyPatchBody, Refusal> {
+        let mut limits = PolicyLimits::NONE;
+        for key in LimitKey::ALL {
+            limits.set(key, read(key, self.named(key.word()))?);
+        }
+        Ok(PolicyPatchBody {
+            name: None,
+            limits: Some(Object(LimitsBody::from(limits))),
+            egress: Some(Object(EgressBody {
+                networks: self.words(NETWORKS),
+                targets: self.words(TARGETS),
+            })),
+            // A browser sends the box only where it is ticked.
+            sudo: Some(!self.named("sudo").is_empty()),
+        })
+    }
+
+    /// The form with a refusal and with what was typed.
+    fn refused(&self, t: Text, id: &str, refusal: &Refusal) -> RefusedForm {
+        let limits = LimitKey::ALL.into_iter().map(LimitKey::word);
+        let typed = limits.chain([NETWORKS, TARGETS]);
+        let typed: Vec<(&str, &str)> = typed.map(|key| (key, self.named(key))).collect();
+        RefusedForm::new(t, &format!("{PATH}/{}", encoded(id)), refusal).with(typed)
+    }
+}
+
+/// Saves the limits. Where the policy would be attached to stays in its fields.
 async fn change(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
-    Form(sent): Form<Vec<(String, String)>>,
+    Form(fields): Form<Vec<(String, String)>>,
 ) -> Response {
-    let named = |key: &str| {
-        let mut all = sent.iter();
-        all.find(|(name, _)| name == key)
-            .map_or("", |(_, text)| text.as_str())
-    };
-    let field = |key: LimitKey| named(key.word());
-    let words = |key: &str| -> Vec<String> {
-        let words = named(key).split([' ', ',', '\t', '\r', '\n']);
-        let words = words.filter(|word| !word.is_empty());
-        words.map(str::to_owned).collect()
-    };
+    let sent = SentPolicy { fields };
+    let to = sent.to();
     let changed = async {
-        let mut limits = PolicyLimits::NONE;
-        for key in LimitKey::ALL {
-            limits.set(key, read(key, field(key))?);
-        }
-        let patch = PolicyPatchBody {
-            name: None,
-            limits: Some(Object(LimitsBody::from(limits))),
-            egress: Some(Object(EgressBody {
-                networks: words(NETWORKS),
-                targets: words(TARGETS),
-            })),
-            // A browser sends the box only where it is ticked.
-            sudo: Some(!named("sudo").is_empty()),
-        };
-        policies::change(&console.server, &caller, &id, patch, None).await
+        let patch = sent.patch()?;
+        policies::change(&console.server, &caller, &id, patch, sent.seen()).await
     };
     match changed.await {
         Ok(policy) => {
-            let place = format!("{PATH}/{}", encoded(&policy.name));
+            let mut place = format!("{PATH}/{}", encoded(&policy.name));
+            if !to.subject.is_empty() {
+                let (level, subject) = (encoded(&to.level), encoded(&to.subject));
+                place.push_str(&format!("?level={level}&subject={subject}"));
+            }
             responses::see_with(&place, "policy-changed", &policy.name)
         }
         Err(Failure::Refusal(refusal)) => {
-            let typed: Vec<(&str, &str)> = LimitKey::ALL
-                .into_iter()
-                .map(|key| (key.word(), field(key)))
-                .chain([NETWORKS, TARGETS].map(|key| (key, named(key))))
-                .collect();
-            let action = format!("{PATH}/{}", encoded(&id));
-            let form = RefusedForm::new(visit.text, &action, &refusal).with(typed);
-            let use_form = UseForm::default();
-            again(&console, &visit, &caller, &id, form, &refusal, &use_form).await
+            let form = sent.refused(visit.text, &id, &refusal);
+            again(&console, &visit, &caller, &id, form, &refusal, &to).await
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
@@ -633,22 +725,28 @@ impl UseForm {
     }
 }
 
+/// Saves the limits and attaches the policy: both or neither.
 async fn attach(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
-    Form(sent): Form<UseForm>,
+    Form(fields): Form<Vec<(String, String)>>,
 ) -> Response {
-    match policies::attach(&console.server, &caller, &id, sent.body()).await {
+    let sent = SentPolicy { fields };
+    let to = sent.to();
+    let attached = async {
+        let (patch, seen) = (sent.patch()?, sent.seen());
+        policies::change_and_attach(&console.server, &caller, &id, patch, seen, to.body()).await
+    };
+    match attached.await {
         Ok(policy) => {
             let place = format!("{PATH}/{}", encoded(&policy.name));
             responses::see_with(&place, "policy-attached", &policy.name)
         }
         Err(Failure::Refusal(refusal)) => {
-            let action = format!("{PATH}/{}/attach", encoded(&id));
-            let form = RefusedForm::new(visit.text, &action, &refusal).otherwise_at("subject");
-            again(&console, &visit, &caller, &id, form, &refusal, &sent).await
+            let form = sent.refused(visit.text, &id, &refusal);
+            again(&console, &visit, &caller, &id, form, &refusal, &to).await
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
@@ -749,5 +847,24 @@ async fn remove(
     match policies::remove(&console.server, &caller, &id).await {
         Ok(()) => responses::see_with(PATH, "policy-removed", &id),
         Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_is_sent_again_is_the_same() {
+        let gib = 1_u64 << 30;
+        for bytes in [gib, gib + gib / 2, gib + gib / 4, 5 * gib + 1, 12_345, 1] {
+            let shown = written(LimitKey::Memory, bytes);
+            assert_eq!(read(LimitKey::Memory, &shown), Ok(Some(bytes)), "{shown}");
+        }
+        for seconds in [1, 3_600, 5_400] {
+            let shown = written(LimitKey::RuntimeSeconds, seconds);
+            let again = read(LimitKey::RuntimeSeconds, &shown);
+            assert_eq!(again, Ok(Some(seconds)), "{shown}");
+        }
     }
 }

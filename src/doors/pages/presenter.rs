@@ -300,11 +300,7 @@ fn rack(
             RackKind::Memory => t.common_of(components::size(whole)),
         },
         figure_note: t.common_free(amount(left)),
-        left: if left == 0 {
-            "–".to_owned()
-        } else {
-            amount(left)
-        },
+        left: amount(left),
         closed: machine.silent || !machine.schedulable,
         hit: ghost.is_some(),
     };
@@ -860,12 +856,23 @@ pub fn end(
             Some(_) if out_of_memory => {
                 t.ended_killed_memory_lead(components::size(session.resources.memory.0))
             }
-            Some(reason) if reason.code == rules::codes::SESSION_EXIT_CODE => String::new(),
+            Some(reason) if reason.code == rules::codes::SESSION_EXIT_CODE => {
+                exit_lead(t, session.exit_code).to_owned()
+            }
             Some(reason) => codes::reason(t, reason),
             None => String::new(),
         },
         facts,
         last_lines,
+    }
+}
+
+/// What a shell means by an exit code of its own; empty for each other code.
+fn exit_lead(t: Text, code: Option<i32>) -> &'static str {
+    match code {
+        Some(126) => t.ended_not_executable(),
+        Some(127) => t.ended_no_command(),
+        _ => "",
     }
 }
 

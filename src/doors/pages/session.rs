@@ -143,6 +143,8 @@ pub struct SessionDetailPage {
     pub settings: Vec<(String, String)>,
     /// Commands that open it from another computer, with their numbers.
     pub remote: Vec<(usize, String)>,
+    /// The SHA-256 of the program that a user downloads; empty where it is not known.
+    pub program: String,
 }
 
 /// What the page says of a session that is idle.
@@ -394,6 +396,10 @@ async fn read_one(
     let is_closed = session.own_variables && session.owner.id != caller.subject.user;
     let may_enter = !is_closed && may(&caller.subject, Right::SessionsEnter, &scope).is_ok();
     let attachable = running && !session.paused && may_enter;
+    let program = match attachable {
+        true => console.program.digest().await,
+        false => String::new(),
+    };
     let shown_log = filtered(&log, q);
     let counts = seen.counts;
     let hues = Hues::on(&seen.machines);
@@ -547,6 +553,7 @@ async fn read_one(
             }
             false => Vec::new(),
         },
+        program,
         id,
     })
 }

@@ -107,13 +107,14 @@ async fn ask(
         .map(|session| ("id", session.id.to_string()))
         .collect();
     fields.push(("back", back(&said).to_owned()));
-    let several = live.len() > 1;
+    let user = caller.subject.user;
+    let names_owners = live.len() > 1 || live.iter().any(|session| session.owner.id != user);
     let page = DialogPage {
         t,
         f: layout(&console, &visit, &caller, Nav::Sessions),
         title,
         lead: lead.to_owned(),
-        items: match several {
+        items: match names_owners {
             true => live
                 .iter()
                 .take(MAX_NAMED)

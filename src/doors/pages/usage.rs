@@ -357,5 +357,6 @@ fn view(t: Text, used: &Usage, month: UsageMonth, present: bool) -> HistoryView 
         rows: charts::rows(days.clone(), &columns),
         period: month.to_string(),
         sums,
+        holders: None,
     }
 }

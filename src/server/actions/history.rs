@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use api::history::{History, HistoryPoint, HistoryRange};
+use api::history::{History, HistoryHolder, HistoryPoint, HistoryRange};
 use rules::permissions::{Permission, reach};
 use rules::refusals;
 use rules::tenancy::Scope;
 use rules::units::{Bytes, Timestamp};
 
-use super::allowed;
+use super::{allowed, usage};
 use crate::access::Caller;
+use crate::catalog::holders::{DeviceHolder, HeldDevice};
 use crate::catalog::samples::history::{HistoryRow, HistorySubject};
 use crate::catalog::users::ROOT;
 use crate::{Failure, Server, ServerFault};
@@ -47,6 +48,7 @@ pub async fn history(
             .iter()
             .flat_map(|node| &node.capacity.devices)
     };
+    let mut held = None;
     let (subject, of, device) = match of.split_once(':') {
         None if matches!(of, "" | "site") => (HistorySubject::Site, "site".to_owned(), None),
         None if of == "me" => user(server, caller, caller.name.as_str())?,
@@ -54,20 +56,37 @@ pub async fn history(
         Some(("gpu", id)) => {
             let gpu = super::gpus::get(server, caller, id).await?;
             let of = format!("gpu:{}", gpu.id);
+            held = Some(HeldDevice {
+                node: gpu.node,
+                index: gpu.index,
+            });
             (HistorySubject::Device(gpu.id.clone()), of, Some(gpu.id))
         }
         _ => return Err(refusals::history_subject_unknown().at("/of").into()),
     };
     let now = server.clock().now();
     let (seconds, every) = range.seconds();
+    let (from, until) = time_of(range, now, &caller.time_zone);
     let catalog = server.catalog().clone();
     let rows = tokio::task::spawn_blocking(move || {
         let samples = catalog.samples();
-        samples.history(&subject, now, i64::from(seconds), i64::from(every))
+        let every = i64::from(every);
+        match range.weeks_back() {
+            None => samples.history(&subject, now, i64::from(seconds), every),
+            Some(_) => {
+                let second = |at: Timestamp| at.as_millis() / 1000;
+                let age = second(now) - second(from);
+                samples.history_between(&subject, (second(from), second(until)), age, every)
+            }
+        }
     });
     let rows = rows
         .await
         .map_err(|ended| ServerFault::new("read the history", ended))??;
+    let (holders, more_holders) = match held {
+        Some(device) => holders(server, caller, device, (from, until)).await?,
+        None => (Vec::new(), false),
+    };
     let meant = || devices().filter(|one| device.as_ref().is_none_or(|id| *id == one.uuid));
     let nodes = || world.world.nodes.iter().filter(|_| device.is_none());
     let memory: Bytes = nodes().map(|node| node.capacity.memory).sum();
@@ -76,15 +95,71 @@ pub async fn history(
         of,
         range,
         every,
-        until: now,
+        from,
+        until,
         cpu: nodes().map(|node| node.capacity.cpu.as_f64()).sum(),
         memory: memory.0,
         gpus: u32::try_from(meant().count()).unwrap_or(u32::MAX),
         gpu_memory: gpu_memory.0,
         simulated: meant().any(|device| device.simulated),
         points: rows.into_iter().map(point).collect(),
+        holders,
+        more_holders,
     })
 }
+
+/// From when until when a range is: what ends at the present, or a week by a time zone, which ends at the present at last.
+fn time_of(range: HistoryRange, now: Timestamp, zone: &str) -> (Timestamp, Timestamp) {
+    match range.weeks_back() {
+        None => {
+            let (seconds, _) = range.seconds();
+            let from = now.as_millis().saturating_sub(i64::from(seconds) * 1000);
+            (Timestamp::from_millis(from), now)
+        }
+        Some(back) => {
+            let from = usage::week_begins(now, zone, back);
+            let ends = usage::week_begins(now, zone, back - 1);
+            (from, ends.min(now))
+        }
+    }
+}
+
+/// The sessions that held a device, as far as the caller may see them, and whether there are further ones.
+async fn holders(
+    server: &Server,
+    caller: &Caller,
+    device: HeldDevice,
+    time: (Timestamp, Timestamp),
+) -> Result<(Vec<HistoryHolder>, bool), Failure> {
+    let reach = reach(&caller.subject, Permission::SessionsRead).or_own(&caller.subject);
+    let found = server
+        .catalog()
+        .read("list who held a device", move |view| {
+            view.holders(&reach, device, time)
+        })
+        .await?;
+    let mut all: Vec<HistoryHolder> = found.into_iter().map(|one| holder(one, time)).collect();
+    all.sort_by(|a, b| b.gpu_hours.total_cmp(&a.gpu_hours));
+    let more = all.len() > MAX_HOLDERS;
+    all.truncate(MAX_HOLDERS);
+    Ok((all, more))
+}
+
+fn holder(held: DeviceHolder, (from, until): (Timestamp, Timestamp)) -> HistoryHolder {
+    let ends = held.until.unwrap_or(until).min(until);
+    let millis = ends.as_millis() - held.from.max(from).as_millis();
+    HistoryHolder {
+        gpu_hours: held.share * millis.max(0) as f64 / 3_600_000.0,
+        session: held.session,
+        name: held.name,
+        user: held.user,
+        from: held.from,
+        until: held.until,
+    }
+}
+
+/// Sessions that one answer names as holders of a device. Higher: the page grows. Lower: small shares are not told.
+const MAX_HOLDERS: usize = 50;
 
 type Found = (HistorySubject, String, Option<String>);
 

@@ -5,6 +5,7 @@ use api::policies::{
     EffectiveLimitView, EgressBody, LimitsBody, NewPolicyBody, PolicyPatchBody, PolicyUseBody,
     PolicyUseView, PolicyView,
 };
+use rules::egress::EgressPolicy;
 use rules::names::{PolicyId, TenantName, UserId};
 use rules::object::Object;
 use rules::permissions::{Permission, may};
@@ -100,51 +101,101 @@ pub async fn change(
     if_match: Option<u64>,
 ) -> Result<PolicyView, Failure> {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
-    let name = patch.name.as_deref().map(name_of).transpose()?;
-    let limits = patch
-        .limits
-        .map(|Object(limits)| limits_of(limits))
-        .transpose()?;
-    let egress = patch
-        .egress
-        .map(|Object(egress)| egress.read())
-        .transpose()?;
-    let sudo = patch.sudo;
+    let wanted = PolicyChange::read(patch, if_match)?;
     let (actor, which) = (caller.name.clone(), which.to_owned());
     server
         .catalog()
         .write(Lane::Requests, "change a policy", move |rows| {
             let policy = find(rows, &which)?;
-            if if_match.is_some_and(|seen| seen != policy.generation) {
-                return Err(refusals::policy_stale(&policy.name, policy.generation).into());
-            }
-            let changed = PolicyRecord {
-                name: name.unwrap_or_else(|| policy.name.clone()),
-                limits: limits.unwrap_or(policy.limits),
-                egress: egress.unwrap_or_else(|| policy.egress.clone()),
-                sudo: sudo.unwrap_or(policy.sudo),
-                ..policy.clone()
-            };
-            if changed == policy {
-                return show(rows, policy);
-            }
-            rows.put_policy(&changed)?;
-            if changed.egress != policy.egress {
-                narrow_networks(rows, actor.as_str())?;
-            }
-            let is_renamed = changed.limits == policy.limits
-                && changed.egress == policy.egress
-                && changed.sudo == policy.sudo;
-            let (before, after) = match is_renamed {
-                true => (policy.name.clone(), changed.name.clone()),
-                false => (told(&policy), told(&changed)),
-            };
-            let actor = actor.as_str();
-            note(rows, actor, &changed, "policy.changed", &before, &after)?;
-            let again = find(rows, &policy.id.to_string())?;
-            show(rows, again)
+            let changed = changed(rows, actor.as_str(), policy, wanted)?;
+            show(rows, changed)
         })
         .await
+}
+
+/// Changes a policy and attaches it, both or neither.
+///
+/// Errors: as `change` and as `attach`.
+pub async fn change_and_attach(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    patch: PolicyPatchBody,
+    if_match: Option<u64>,
+    to: PolicyUseBody,
+) -> Result<PolicyView, Failure> {
+    may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
+    let wanted = PolicyChange::read(patch, if_match)?;
+    let (caller, which) = (caller.clone(), which.to_owned());
+    server
+        .catalog()
+        .write(Lane::Requests, "change and attach a policy", move |rows| {
+            let policy = find(rows, &which)?;
+            let changed = changed(rows, caller.name.as_str(), policy, wanted)?;
+            attached(rows, &caller, changed, &to)
+        })
+        .await
+}
+
+/// What a patch says, read; nothing of the catalog is known yet.
+struct PolicyChange {
+    name: Option<String>,
+    limits: Option<PolicyLimits>,
+    egress: Option<Option<EgressPolicy>>,
+    sudo: Option<bool>,
+    if_match: Option<u64>,
+}
+
+impl PolicyChange {
+    fn read(patch: PolicyPatchBody, if_match: Option<u64>) -> Result<Self, Refusal> {
+        let limits = patch.limits.map(|Object(limits)| limits_of(limits));
+        let egress = patch.egress.map(|Object(egress)| egress.read());
+        Ok(Self {
+            name: patch.name.as_deref().map(name_of).transpose()?,
+            limits: limits.transpose()?,
+            egress: egress.transpose()?,
+            sudo: patch.sudo,
+            if_match,
+        })
+    }
+}
+
+/// The policy after a change, with its rows; as it was where the change says nothing new.
+fn changed(
+    rows: &Rows<'_>,
+    actor: &str,
+    policy: PolicyRecord,
+    wanted: PolicyChange,
+) -> Result<PolicyRecord, Failure> {
+    if wanted
+        .if_match
+        .is_some_and(|seen| seen != policy.generation)
+    {
+        return Err(refusals::policy_stale(&policy.name, policy.generation).into());
+    }
+    let changed = PolicyRecord {
+        name: wanted.name.unwrap_or_else(|| policy.name.clone()),
+        limits: wanted.limits.unwrap_or(policy.limits),
+        egress: wanted.egress.unwrap_or_else(|| policy.egress.clone()),
+        sudo: wanted.sudo.unwrap_or(policy.sudo),
+        ..policy.clone()
+    };
+    if changed == policy {
+        return Ok(policy);
+    }
+    rows.put_policy(&changed)?;
+    if changed.egress != policy.egress {
+        narrow_networks(rows, actor)?;
+    }
+    let is_renamed = changed.limits == policy.limits
+        && changed.egress == policy.egress
+        && changed.sudo == policy.sudo;
+    let (before, after) = match is_renamed {
+        true => (policy.name.clone(), changed.name.clone()),
+        false => (told(&policy), told(&changed)),
+    };
+    note(rows, actor, &changed, "policy.changed", &before, &after)?;
+    find(rows, &policy.id.to_string())
 }
 
 /// Removes a policy that is attached to nothing. Errors: `policy.not-found`, `policy.in-use`.
@@ -181,23 +232,31 @@ pub async fn attach(
         .catalog()
         .write(Lane::Requests, "attach a policy", move |rows| {
             let policy = find(rows, &which)?;
-            let (subject, whose) = subject(rows, &caller, &to)?;
-            let there =
-                |(_, one): &(PolicyId, PolicyUse)| one.level == to.level && one.subject == subject;
-            let replaced = rows.policy_uses()?.into_iter().find(there);
-            let replaced = match replaced {
-                Some((id, _)) => rows.policy_called(&id.to_string())?,
-                None => None,
-            };
-            rows.put_policy_use(to.level, subject, policy.id)?;
-            narrow_networks(rows, caller.name.as_str())?;
-            let told = place(to.level, &whose);
-            let actor = caller.name.as_str();
-            let before = replaced.map_or_else(String::new, |one| one.name);
-            note(rows, actor, &policy, "policy.attached", &before, &told)?;
-            show(rows, policy)
+            attached(rows, &caller, policy, &to)
         })
         .await
+}
+
+fn attached(
+    rows: &Rows<'_>,
+    caller: &Caller,
+    policy: PolicyRecord,
+    to: &PolicyUseBody,
+) -> Result<PolicyView, Failure> {
+    let (subject, whose) = subject(rows, caller, to)?;
+    let there = |(_, one): &(PolicyId, PolicyUse)| one.level == to.level && one.subject == subject;
+    let replaced = rows.policy_uses()?.into_iter().find(there);
+    let replaced = match replaced {
+        Some((id, _)) => rows.policy_called(&id.to_string())?,
+        None => None,
+    };
+    rows.put_policy_use(to.level, subject, policy.id)?;
+    narrow_networks(rows, caller.name.as_str())?;
+    let told = place(to.level, &whose);
+    let before = replaced.map_or_else(String::new, |one| one.name);
+    let actor = caller.name.as_str();
+    note(rows, actor, &policy, "policy.attached", &before, &told)?;
+    show(rows, policy)
 }
 
 /// Takes the policy away that is attached there. The site falls back to the limits that are built in.

@@ -77,6 +77,14 @@ impl std::fmt::Display for UsageMonth {
     }
 }
 
+/// The moment in which the week begins that is so many weeks before the present one: Monday, by a time zone.
+pub(super) fn week_begins(now: Timestamp, zone: &str, weeks_back: i64) -> Timestamp {
+    let today = zoned(now, zone).date();
+    let days = i64::from(today.weekday().to_monday_zero_offset()) + 7 * weeks_back;
+    let monday = today.checked_sub(jiff::Span::new().days(days));
+    begins(monday.unwrap_or(today), zone)
+}
+
 /// The name of a zone as its database writes it; None for what is none.
 pub(super) fn known_zone(zone: &str) -> Option<String> {
     let found = TimeZone::get(zone).ok().filter(|_| !zone.is_empty())?;

@@ -7,6 +7,7 @@ mod containers;
 pub(crate) mod dump;
 mod edges;
 mod ended;
+mod holders;
 mod ledger;
 mod run_history;
 pub(crate) mod statements;

@@ -1093,6 +1093,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ("", &["drawSetupLink"], &["setup-link"]),
     ("", &[], &["drain"]),
     ("GET /docs", &["describe"], &["man"]),
+    ("GET /downloads/fardel", &[], &[]),
     ("GET /about", &["version", "getCapabilities"], &["version"]),
     (
         "GET /system/settings",

@@ -191,6 +191,17 @@ export function attach(form) {
     first?.focus();
   });
 
+  // A folder that is clicked is one more line of the mounts.
+  form.addEventListener("click", (event) => {
+    const mount = event.target.closest?.("[data-mount]")?.dataset.mount;
+    if (!mount) return;
+    const box = form.elements.mounts;
+    const lines = box.value.split("\n").map((line) => line.trim()).filter(Boolean);
+    if (!lines.includes(mount)) lines.push(mount);
+    box.value = lines.join("\n");
+    box.dispatchEvent(new Event("input", { bubbles: true }));
+  });
+
   // A group of choices is one stop of the keyboard, before the summary: what was unfolded comes next.
   for (const more of form.querySelectorAll("[role=radiogroup] + details")) {
     more.addEventListener("toggle", () => {

@@ -422,7 +422,10 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: READ,
         query: &[
             ("of", "site, me, gpu:ID or user:NAME; site when left out"),
-            ("range", "hour, day, week or month; day when left out"),
+            (
+                "range",
+                "hour, day, week, month, this-week or last-week; day when left out. A week begins on Monday",
+            ),
         ],
         answer: SuccessReply::SchemaOrCsv("History"),
         refusals: &[404, 422],

@@ -774,7 +774,7 @@ const QUERIES: &[(&str, &str, &str)] = &[
     (
         "getHistory",
         "range",
-        "hour, day, week 또는 month. 없으면 day",
+        "hour, day, week, month, this-week 또는 last-week. 없으면 day. 주는 월요일에 시작",
     ),
     (
         "getStatement",

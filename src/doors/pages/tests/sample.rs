@@ -513,6 +513,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             id: "0199f0a3-6c1e-7d40".into(),
             folder: "data".into(),
             writes: true,
+            launch: Some("/sessions/new?mounts=data".into()),
             crumbs: crumbs(&[t.folders_title(), "data", "train"]),
             here: "train".into(),
             words: String::new(),
@@ -910,6 +911,17 @@ fn charted(t: Text) -> history::HistoryView {
             t.history_gpu_hours().into(),
             t.history_hours_allocated("12.50"),
         )],
+        holders: Some(history::HolderTable {
+            rows: vec![history::HolderRow {
+                href: "/sessions/0199f0a3-6c1e-7d40".into(),
+                name: "train".into(),
+                user: "mina".into(),
+                gpu_hours: "12.50".into(),
+                from: "21 Nov 14:00".into(),
+                until: String::new(),
+            }],
+            is_cut: true,
+        }),
     }
 }
 
@@ -1983,6 +1995,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
         },
         texts: LaunchTexts::default().boxes(t),
         groups: Vec::new(),
+        mounts: vec!["home".into(), "data".into(), "kim/images:ro".into()],
         name_hint: "calm-otter".into(),
         preview,
     }
@@ -2077,6 +2090,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
             true => vec![(0, "fardel login https://fardel-01".into()), (1, "fardel attach vit-ablation".into())],
             false => Vec::new(),
         },
+        program: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".into(),
         awaited: (moment == SampleMoment::Waiting).then(|| AwaitedSessions {
             sessions: vec![AwaitedSession {
                 href: "/sessions/0199f0a4".into(),

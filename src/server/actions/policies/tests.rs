@@ -336,3 +336,33 @@ async fn a_launch_gets_sudo_where_a_policy_allows_it_and_nowhere_else() {
         .unwrap();
     assert_eq!(code(launch(true).await), "sudo.not-allowed");
 }
+
+#[tokio::test]
+async fn a_policy_is_changed_and_attached_both_or_neither() {
+    let (server, boss, _) = a_server().await;
+    let made = create(&server, &boss, new("students", LimitsBody::default()))
+        .await
+        .unwrap();
+    let patch = |sessions| PolicyPatchBody {
+        limits: Some(Object(LimitsBody {
+            sessions: Some(sessions),
+            ..LimitsBody::default()
+        })),
+        ..PolicyPatchBody::default()
+    };
+    let seen = Some(made.generation);
+    let act = |sessions, seen, subject: &'static str| {
+        let (server, boss) = (server.clone(), boss.clone());
+        let to = to(PolicyLevel::User, subject);
+        async move { change_and_attach(&server, &boss, "students", patch(sessions), seen, to).await }
+    };
+    assert_eq!(code(act(3, seen, "no-one").await), "user.not-found");
+    let kept = get(&server, &boss, "students").await.unwrap();
+    assert_eq!((kept.limits.sessions, kept.uses.len()), (None, 0));
+    let held = act(3, seen, "mina").await.unwrap();
+    assert_eq!((held.limits.sessions, held.uses.len()), (Some(3), 1));
+    // What another has changed meanwhile is not written over.
+    assert_eq!(code(act(4, seen, "boss").await), "policy.stale");
+    let kept = get(&server, &boss, "students").await.unwrap();
+    assert_eq!((kept.limits.sessions, kept.uses.len()), (Some(3), 1));
+}

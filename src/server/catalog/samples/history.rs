@@ -234,12 +234,27 @@ impl Samples {
     ) -> Result<Vec<(i64, HistoryRow)>, Failure> {
         let now = now.as_millis() / 1000;
         let from = now - now.rem_euclid(every) + every - seconds;
+        self.history_between(subject, (from, i64::MAX), seconds, every)
+    }
+
+    /// The same between two seconds, the first of which was `age` seconds ago.
+    pub(crate) fn history_between(
+        &self,
+        subject: &HistorySubject,
+        (from, until): (i64, i64),
+        age: i64,
+        every: i64,
+    ) -> Result<Vec<(i64, HistoryRow)>, Failure> {
         let connection = locked(&self.connection);
-        let own = read(&connection, subject, from, seconds)?;
+        let read = |of: &HistorySubject| -> rusqlite::Result<Vec<(i64, f64, HistoryRow)>> {
+            let mut rows = read(&connection, of, from, age)?;
+            rows.retain(|(at, ..)| *at < until);
+            Ok(rows)
+        };
+        let own = read(subject)?;
         let means = match subject {
             HistorySubject::User(_) => {
-                let site = read(&connection, &HistorySubject::Site, from, seconds)?;
-                drop(connection);
+                let site = read(&HistorySubject::Site)?;
                 // Where a user has no row they had nothing.
                 let mut means = Means::default();
                 for (at, covered, _) in site {

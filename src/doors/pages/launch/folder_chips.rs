@@ -1,0 +1,43 @@
+//! The folders that the launch form offers by a click: home, and what the reader mounts of their own and of others'. The
+//! words are those of a mount. Decides nothing; a mount is checked where every other launch is.
+
+use api::folders::FolderView;
+use rules::folder::{FolderState, HOME};
+use rules::folder_rights::FolderRight;
+use server::Failure;
+use server::access::Caller;
+use server::actions::folders;
+
+use super::super::PagesContext;
+
+/// Further ones are typed.
+const MAX_CHIPS: usize = 12;
+
+/// The mounts that are offered, home first. O(folders of the reader).
+pub(super) async fn offered(
+    console: &PagesContext,
+    caller: &Caller,
+) -> Result<Vec<String>, Failure> {
+    let own = folders::own(&console.server, caller).await?;
+    let shared = folders::shared(&console.server, caller).await?;
+    let known = own.iter().chain(&shared);
+    let mounts = known.filter_map(|folder| mount_of(caller, folder));
+    let others = mounts.filter(|mount| mount != HOME);
+    // The first session that mounts home makes it.
+    let all = std::iter::once(HOME.to_owned()).chain(others);
+    Ok(all.take(MAX_CHIPS).collect())
+}
+
+/// A folder as the reader's launch names it, read-only where its share is; None where they mount it in no session.
+pub fn mount_of(caller: &Caller, folder: &FolderView) -> Option<String> {
+    let right = folder.right?;
+    let name = match folder.owner.id == caller.subject.user {
+        true => folder.name.to_string(),
+        false => format!("{}/{}", folder.owner.name, folder.name),
+    };
+    let is_ready = folder.state == FolderState::Ready;
+    is_ready.then(|| match right {
+        FolderRight::Ro => format!("{name}:ro"),
+        FolderRight::Rw | FolderRight::Rwd => name,
+    })
+}
