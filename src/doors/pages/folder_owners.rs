@@ -20,7 +20,7 @@ use server::actions::folders::{self, copies, transfers};
 use server::actions::operations;
 
 use super::authentication::PageCaller;
-use super::components::Choice;
+use super::components::{self, Choice};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
