@@ -31,7 +31,7 @@ pub(super) async fn offered(
 /// A folder as the reader's launch names it, read-only where its share is; None where they mount it in no session.
 pub fn mount_of(caller: &Caller, folder: &FolderView) -> Option<String> {
     let right = folder.right?;
-    let name = match folder.owner.id == caller.subject.user {
+    let name = match folder.owner.id == caller.subject.user.0 {
         true => folder.name.to_string(),
         false => format!("{}/{}", folder.owner.name, folder.name),
     };
