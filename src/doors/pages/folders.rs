@@ -6,7 +6,7 @@ use api::folders::{FolderView, NewFolderBody};
 use api::storage::StorageView;
 use askama::Template;
 use axum::Router;
-use axum::extract::{Form, Path, State};
+use axum::extract::{Form, Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -26,6 +26,7 @@ use super::dialog::{self, DialogForm, DialogPage};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
+use super::table::{self, Pager};
 use super::{PagesContext, layout, responses, storage_use};
 use crate::doors::text::Text;
 
@@ -36,7 +37,9 @@ const PATH: &str = "/folders";
 pub struct FoldersPage {
     pub t: Text,
     pub f: PageLayout,
+    /// The folders of this page.
     pub folders: Vec<OwnFolderRow>,
+    pub pager: Pager,
     pub trash: Vec<OwnFolderRow>,
     pub shared: Vec<SharedFolderRow>,
     pub invitations: Vec<FolderInvitationRow>,
@@ -117,12 +120,21 @@ struct NewFolderForm {
     volume: String,
 }
 
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct FoldersQuery {
+    /// The page of own folders, from 1.
+    page: String,
+}
+
 async fn show(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
+    Query(asked): Query<FoldersQuery>,
 ) -> Response {
-    match read(&console, &visit, &caller, NewFolderForm::default()).await {
+    let form = NewFolderForm::default();
+    match read(&console, &visit, &caller, form, &asked.page).await {
         Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
@@ -133,6 +145,7 @@ async fn read(
     visit: &RequestContext,
     caller: &Caller,
     form: NewFolderForm,
+    page: &str,
 ) -> Result<FoldersPage, Failure> {
     let now = console.server.clock().now();
     let own = folders::own(&console.server, caller).await?;
@@ -146,10 +159,12 @@ async fn read(
     let rows = |of: Vec<&FolderView>| -> Vec<OwnFolderRow> {
         of.into_iter().map(|one| row(visit, one, now)).collect()
     };
+    let (ready, pager) = table::one_page(visit.text, PATH, page, ready);
     Ok(FoldersPage {
         t: visit.text,
         f: layout(console, visit, caller, Nav::Folders),
         folders: rows(ready),
+        pager,
         trash: rows(trash),
         shared: shared.iter().map(|one| shared_row(visit, one)).collect(),
         invitations: offered
@@ -274,7 +289,7 @@ async fn create(
     };
     let refused = RefusedForm::new(visit.text, PATH, &refusal).otherwise_at("name");
     let visit = visit.refusing(refused);
-    match read(&console, &visit, &caller, sent).await {
+    match read(&console, &visit, &caller, sent, "").await {
         Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }

@@ -381,6 +381,22 @@ impl Pager {
     }
 }
 
+/// One page of all rows at hand, the last one where a later one is asked for, and the way to the others; no words where
+/// one page has all.
+pub fn one_page<T>(t: Text, path: &'static str, page: &str, all: Vec<T>) -> (Vec<T>, Pager) {
+    let asked = [("page".to_owned(), page.to_owned())];
+    let mut state = TableState::read(path, &[], &asked);
+    let total = all.len() as u64;
+    let last = total.div_ceil(u64::from(ROWS)).max(1);
+    state.page = state.page.min(u32::try_from(last).unwrap_or(u32::MAX));
+    let rows = state.page_of(all);
+    let mut pager = Pager::new(t, &state, rows.len() as u64, total);
+    if last == 1 {
+        pager.range = String::new();
+    }
+    (rows, pager)
+}
+
 /// The head of one column.
 #[derive(Clone, Debug)]
 pub struct TableHead {
@@ -677,6 +693,27 @@ mod tests {
         assert_eq!(
             state(&[("cols", "command.nothing")]).columns,
             ["name", "command"]
+        );
+    }
+
+    #[test]
+    fn a_hundred_rows_are_two_pages_and_a_few_have_no_foot() {
+        let t = Text::default();
+        let page = |page: &str, n: usize| one_page(t, "/things", page, (0..n).collect());
+        let (rows, pager) = page("", 100);
+        assert_eq!((rows.len(), rows[0]), (50, 0));
+        assert_eq!(pager.range, "1–50 of 100");
+        assert_eq!(pager.next.as_deref(), Some("/things?page=2"));
+        for asked in ["2", "7"] {
+            let (rows, pager) = page(asked, 100);
+            assert_eq!((rows.len(), rows[0]), (50, 50), "page {asked}");
+            assert_eq!(pager.previous.as_deref(), Some("/things"));
+            assert_eq!(pager.next, None);
+        }
+        let (rows, pager) = page("", 3);
+        assert_eq!(
+            (rows.len(), pager.range.as_str(), pager.next),
+            (3, "", None)
         );
     }
 }

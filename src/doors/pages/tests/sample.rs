@@ -343,6 +343,10 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             t,
             f: layout(t, Nav::Folders, false),
             folders: (!is_empty).then(|| one("data", "")).into_iter().collect(),
+            pager: match is_empty {
+                true => table::one_page(t, "/folders", "", vec![(); 1]).1,
+                false => table::Pager::new(t, &TableState::read("/folders", &[], &[]), 50, 120),
+            },
             trash: (!is_empty)
                 .then(|| one("old", "28 Feb 10:00"))
                 .into_iter()
