@@ -203,6 +203,8 @@ pub struct TableState {
     pub sort: String,
     /// From 1.
     pub page: u32,
+    /// Of one page, `ROWS` where its rows are as high as those of other tables.
+    pub rows: u32,
     /// Keys of the columns that are shown.
     pub columns: Vec<&'static str>,
 }
@@ -223,6 +225,7 @@ impl TableState {
             filters: filters.iter().map(|name| (*name, value(name))).collect(),
             sort: value("sort"),
             page: value("page").parse().unwrap_or(1).clamp(1, MAX_PAGE),
+            rows: ROWS,
             columns: Vec::new(),
         }
     }
@@ -284,13 +287,14 @@ impl TableState {
 
     /// Rows before this page.
     pub fn offset(&self) -> u64 {
-        u64::from(self.page - 1) * u64::from(ROWS)
+        u64::from(self.page - 1) * u64::from(self.rows)
     }
 
     /// The rows of this page out of all that the filter lets through.
     pub fn page_of<T>(&self, rows: Vec<T>) -> Vec<T> {
         let first = usize::try_from(self.offset()).unwrap_or(usize::MAX);
-        rows.into_iter().skip(first).take(ROWS as usize).collect()
+        let most = self.rows as usize;
+        rows.into_iter().skip(first).take(most).collect()
     }
 
     /// The address of this state.
@@ -387,7 +391,7 @@ pub fn one_page<T>(t: Text, path: &'static str, page: &str, all: Vec<T>) -> (Vec
     let asked = [("page".to_owned(), page.to_owned())];
     let mut state = TableState::read(path, &[], &asked);
     let total = all.len() as u64;
-    let last = total.div_ceil(u64::from(ROWS)).max(1);
+    let last = total.div_ceil(u64::from(state.rows)).max(1);
     state.page = state.page.min(u32::try_from(last).unwrap_or(u32::MAX));
     let rows = state.page_of(all);
     let mut pager = Pager::new(t, &state, rows.len() as u64, total);
