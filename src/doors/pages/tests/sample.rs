@@ -1742,6 +1742,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
             false,
         )],
         all_images: t.launch_all_images(4),
+        other_images: 1,
         sizes: SizePicker {
             sizes: [
                 ("small", t.launch_small(), "1", "2"),
