@@ -1,8 +1,8 @@
 //! Several containers of one session: their private network, their addresses and names in it, and the variables by which
 //! programs find one another. Never decides how many there are (`workload::validate`) nor makes a network (the node does).
 
+use core::net::Ipv4Addr;
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 
 use crate::messages::NetworkSpec;
 use crate::session::{Session, SessionContainer};

@@ -2,9 +2,8 @@
 // real browser: opened, typed into, seen, left alone for a minute, used again, loaded again; at ports and at names. Changes
 // nothing of an app, and installs none: `cargo ci apps` does, and says where they lie.
 //
-// Promise (Installation and console): JupyterLab, code-server, TensorBoard, Streamlit, Gradio and MLflow work in a browser
-// as their makers ship them. What they keep open stays over a minute without use, and from the click to the page of a
-// JupyterLab that listens it takes at most two seconds.
+// What they keep open stays over a minute without use, and from the click to the page of a JupyterLab that listens it takes
+// at most two seconds.
 
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync } from "node:fs";

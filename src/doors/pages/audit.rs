@@ -616,8 +616,9 @@ mod tests {
         .expect("a query");
         assert_eq!((read.user.as_str(), read.act.as_str()), ("mina", "session"));
         assert_eq!(read.object, "train-1");
-        assert_eq!(read.since, Some(Timestamp::from_millis(92_800_000)));
-        assert_eq!(read.until, Some(Timestamp::from_millis(96_400_000)));
+        // The minute in which it was.
+        assert_eq!(read.since, Some(Timestamp::from_millis(92_760_000)));
+        assert_eq!(read.until, Some(Timestamp::from_millis(96_419_999)));
         assert!(asked(&[("q", "since:yesterday")]).is_err());
         assert_eq!(place("1800000000000-17"), Some((1_800_000_000_000, 17)));
         for odd in ["", "-", "17", "a-b"] {

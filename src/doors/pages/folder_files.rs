@@ -41,6 +41,8 @@ use crate::doors::text::{Text, codes};
 const MAX_FORM_FILES: usize = 64 << 30;
 /// Bytes handed on at once.
 const PIECE: usize = 1 << 20;
+/// Entries of one page. Higher: the page grows past three thousand pixels. Lower: more clicks through a big directory.
+const ENTRIES: usize = 60;
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/folder_files.html")]
@@ -252,7 +254,7 @@ async fn read(
     let now = console.server.clock().now();
     // How many there are on a page is ours.
     let mut asked = FolderEntryQuery {
-        limit: None,
+        limit: Some(ENTRIES),
         ..asked
     };
     let mut cut = String::new();

@@ -28,6 +28,7 @@ use super::folder_owners::{FolderTransferRow, owner_words, transfer_row};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
+use super::table::{self, Pager};
 use super::{PagesContext, layout, responses, storage_use};
 use crate::doors::text::Text;
 
@@ -38,7 +39,9 @@ const PATH: &str = "/folders";
 pub struct FoldersPage {
     pub t: Text,
     pub f: PageLayout,
+    /// The folders of this page.
     pub folders: Vec<OwnFolderRow>,
+    pub pager: Pager,
     pub trash: Vec<OwnFolderRow>,
     /// Those of projects, and those that other users share.
     pub shared: Vec<SharedFolderRow>,
@@ -153,6 +156,8 @@ struct NewFolderForm {
 struct FolderFilter {
     /// The name of their owner; empty: all.
     owner: String,
+    /// The page of own folders, from 1.
+    page: String,
 }
 
 async fn show(
@@ -197,10 +202,21 @@ async fn read(
             .map(|one| row(visit, one, &work, now))
             .collect()
     };
+    let (ready, mut pager) = table::one_page(visit.text, PATH, &filter.page, ready);
+    if !filter.owner.is_empty() {
+        for href in [&mut pager.previous, &mut pager.next].into_iter().flatten() {
+            let sign = if href.contains('?') { '&' } else { '?' };
+            href.push_str(&format!(
+                "{sign}owner={}",
+                responses::encoded(&filter.owner)
+            ));
+        }
+    }
     Ok(FoldersPage {
         t: visit.text,
         f: layout(console, visit, caller, Nav::Folders),
         folders: rows(ready),
+        pager,
         trash: rows(trash),
         shared: shared
             .iter()

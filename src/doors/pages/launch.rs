@@ -69,6 +69,8 @@ pub struct LaunchPage {
     pub more_images: Vec<Choice>,
     /// The words on the link to every image.
     pub all_images: String,
+    /// Images that only their list has.
+    pub other_images: usize,
     pub sizes: SizePicker,
     pub sliders: Vec<Slider>,
     /// The part about GPUs; none where there is no device.
@@ -967,8 +969,10 @@ async fn page(
     };
     let recent = sessions::list_uncounted(&console.server, caller, &newest).await?;
     let mut choices = images::choices(console, caller, t, &sent.image).await?;
-    let all_images = t.launch_all_images(choices.len() as u64);
+    let of_images = choices.len();
+    let all_images = t.launch_all_images(of_images as u64);
     let more_images = folded(&mut choices);
+    let other_images = of_images - choices.len() - more_images.len();
     let counts = seen.counts;
     let folded = [
         &sent.priority,
@@ -1052,6 +1056,7 @@ async fn page(
             kind("batch", t.launch_batch(), t.launch_batch_note(), "play"),
         ],
         all_images,
+        other_images,
         images: choices,
         more_images,
         sizes,

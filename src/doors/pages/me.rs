@@ -31,7 +31,7 @@ use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout, Theme};
 use super::request_context::{RequestContext, taste, zones};
 use super::sign_ins::{self, SignInRow};
-use super::table::{self, Pager, TableState};
+use super::table::{self, Pager};
 use super::{PagesContext, layout, responses};
 use crate::doors::text::{Language, Text, codes};
 
@@ -156,22 +156,6 @@ struct TokenPart {
     page: String,
 }
 
-/// One page of tokens, the last one where a later one is asked for, and the way to the others; no words where one page
-/// has all.
-fn one_page<T>(t: Text, page: &str, all: Vec<T>) -> (Vec<T>, Pager) {
-    let asked = [("page".to_owned(), page.to_owned())];
-    let mut state = TableState::read("/me", &[], &asked);
-    let total = all.len() as u64;
-    let last = total.div_ceil(u64::from(table::ROWS)).max(1);
-    state.page = state.page.min(u32::try_from(last).unwrap_or(u32::MAX));
-    let rows = state.page_of(all);
-    let mut pager = Pager::new(t, &state, rows.len() as u64, total);
-    if last == 1 {
-        pager.range = String::new();
-    }
-    (rows, pager)
-}
-
 async fn shown(
     console: &PagesContext,
     visit: &RequestContext,
@@ -195,7 +179,7 @@ async fn shown(
         .iter()
         .map(|one| (one.name.as_str(), one.used_at, one.created_at));
     let full = full(t, tokens::no_room(known.len() + keys), used);
-    let (known, pager) = one_page(t, &part.page, known);
+    let (known, pager) = table::one_page(t, "/me", &part.page, known);
     // Who is in no project has none.
     let limits = policies::effective(&console.server, caller, None, None);
     let limits = limits.await.unwrap_or_default();
@@ -634,30 +618,4 @@ pub async fn preferences(
         }
     }
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_hundred_tokens_are_two_pages_and_a_few_have_no_foot() {
-        let t = Text::default();
-        let page = |page: &str, n: usize| one_page(t, page, (0..n).collect());
-        let (rows, pager) = page("", 100);
-        assert_eq!((rows.len(), rows[0]), (50, 0));
-        assert_eq!(pager.range, "1–50 of 100");
-        assert_eq!(pager.next.as_deref(), Some("/me?page=2"));
-        for asked in ["2", "7"] {
-            let (rows, pager) = page(asked, 100);
-            assert_eq!((rows.len(), rows[0]), (50, 50), "page {asked}");
-            assert_eq!(pager.previous.as_deref(), Some("/me"));
-            assert_eq!(pager.next, None);
-        }
-        let (rows, pager) = page("", 3);
-        assert_eq!(
-            (rows.len(), pager.range.as_str(), pager.next),
-            (3, "", None)
-        );
-    }
 }

@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use rules::refusals;
 use rules::session::SessionState;
+use rules::units::GpuShare;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -339,6 +340,11 @@ fn here(t: Text, f: &PageLayout, hues: &Hues, slice: &sessions::HeldSlice) -> No
         .as_deref()
         .and_then(|name| super::users::href(f, name));
     let owner = owner.unwrap_or_else(|| t.plan_others().to_owned());
+    let gpu: GpuShare = slice.devices.iter().map(|part| part.share).sum();
+    let mut facts = vec![t.common_cores(slice.cpu), components::size(slice.memory.0)];
+    if gpu > GpuShare::ZERO {
+        facts.insert(0, presenter::gpu_amount(t, gpu));
+    }
     NodeSessionRow {
         hue: match slice.owner {
             Some(_) => hues.get(&owner),
@@ -349,11 +355,7 @@ fn here(t: Text, f: &PageLayout, hues: &Hues, slice: &sessions::HeldSlice) -> No
             .clone()
             .unwrap_or_else(|| t.plan_others().to_owned()),
         href: slice.id.map(|id| format!("/sessions/{id}")),
-        facts: format!(
-            "{} · {}",
-            presenter::share(slice.cpu),
-            components::size(slice.memory.0)
-        ),
+        facts: facts.join(" · "),
         state: word(t, slice),
         owner,
         owner_href,

@@ -25,7 +25,10 @@ pub struct NoticesPage {
     pub t: Text,
     pub f: PageLayout,
     pub rows: Vec<NoticeRow>,
-    pub unread: usize,
+    /// Of all notices, as the bell counts them.
+    pub unread: u64,
+    /// There may be older ones than those that are shown.
+    pub is_cut: bool,
 }
 
 /// One notice.
@@ -101,13 +104,15 @@ async fn read(
 ) -> Result<NoticesPage, Failure> {
     let all = notices::list(&console.server, caller).await?;
     let now = console.server.clock().now();
+    let f = PageLayout {
+        live: Some("/notices/live".to_owned()),
+        ..layout(console, visit, caller, Nav::Nowhere)
+    };
     Ok(NoticesPage {
         t: visit.text,
-        f: PageLayout {
-            live: Some("/notices/live".to_owned()),
-            ..layout(console, visit, caller, Nav::Nowhere)
-        },
-        unread: all.iter().filter(|notice| notice.unread).count(),
+        unread: f.unread,
+        f,
+        is_cut: all.len() >= notices::MAX_SHOWN as usize,
         rows: all
             .iter()
             .map(|notice| row(visit.text, &visit.clock, now, notice))

@@ -29,7 +29,7 @@ use super::fair_share::{backfill_name, order_name};
 use super::hues::Hues;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
-use super::table::{self, FilterBar, FilterExample, FilterPicker, Pager, TableCell, TableState};
+use super::table::{FilterBar, FilterExample, FilterPicker, Pager, TableCell, TableState};
 use super::table_answer::{ListPage, answer, shorter};
 use super::table_choices::view_links;
 use super::table_csv::csv;
@@ -120,6 +120,8 @@ pub struct PlanRow {
 
 /// Where the list is.
 const PATH: &str = "/queue";
+/// Launches of one page: each says in up to six lines what it waits for. Higher: a page grows past three thousand pixels.
+const LAUNCHES: u32 = 20;
 /// The parts of an address that choose rows.
 const FILTERS: [&str; 2] = ["q", "why"];
 
@@ -272,7 +274,8 @@ async fn read(
     let t = visit.text;
     let now = console.server.clock().now();
     let mut state = TableState::read(PATH, &FILTERS, asked);
-    let (number, limit) = (state.page as usize, table::ROWS as usize);
+    state.rows = LAUNCHES;
+    let (number, limit) = (state.page as usize, LAUNCHES as usize);
     let queue = sessions::queue_table(&console.server, caller, wanted(&state), number, limit);
     let queue = queue.await?;
     // The last page where a later one was asked for.

@@ -203,6 +203,8 @@ pub struct TableState {
     pub sort: String,
     /// From 1.
     pub page: u32,
+    /// Of one page, `ROWS` where its rows are as high as those of other tables.
+    pub rows: u32,
     /// Keys of the columns that are shown.
     pub columns: Vec<&'static str>,
 }
@@ -223,6 +225,7 @@ impl TableState {
             filters: filters.iter().map(|name| (*name, value(name))).collect(),
             sort: value("sort"),
             page: value("page").parse().unwrap_or(1).clamp(1, MAX_PAGE),
+            rows: ROWS,
             columns: Vec::new(),
         }
     }
@@ -284,13 +287,14 @@ impl TableState {
 
     /// Rows before this page.
     pub fn offset(&self) -> u64 {
-        u64::from(self.page - 1) * u64::from(ROWS)
+        u64::from(self.page - 1) * u64::from(self.rows)
     }
 
     /// The rows of this page out of all that the filter lets through.
     pub fn page_of<T>(&self, rows: Vec<T>) -> Vec<T> {
         let first = usize::try_from(self.offset()).unwrap_or(usize::MAX);
-        rows.into_iter().skip(first).take(ROWS as usize).collect()
+        let most = self.rows as usize;
+        rows.into_iter().skip(first).take(most).collect()
     }
 
     /// The address of this state.
@@ -379,6 +383,22 @@ impl Pager {
             other: None,
         }
     }
+}
+
+/// One page of all rows at hand, the last one where a later one is asked for, and the way to the others; no words where
+/// one page has all.
+pub fn one_page<T>(t: Text, path: &'static str, page: &str, all: Vec<T>) -> (Vec<T>, Pager) {
+    let asked = [("page".to_owned(), page.to_owned())];
+    let mut state = TableState::read(path, &[], &asked);
+    let total = all.len() as u64;
+    let last = total.div_ceil(u64::from(state.rows)).max(1);
+    state.page = state.page.min(u32::try_from(last).unwrap_or(u32::MAX));
+    let rows = state.page_of(all);
+    let mut pager = Pager::new(t, &state, rows.len() as u64, total);
+    if last == 1 {
+        pager.range = String::new();
+    }
+    (rows, pager)
 }
 
 /// The head of one column.
@@ -677,6 +697,27 @@ mod tests {
         assert_eq!(
             state(&[("cols", "command.nothing")]).columns,
             ["name", "command"]
+        );
+    }
+
+    #[test]
+    fn a_hundred_rows_are_two_pages_and_a_few_have_no_foot() {
+        let t = Text::default();
+        let page = |page: &str, n: usize| one_page(t, "/things", page, (0..n).collect());
+        let (rows, pager) = page("", 100);
+        assert_eq!((rows.len(), rows[0]), (50, 0));
+        assert_eq!(pager.range, "1–50 of 100");
+        assert_eq!(pager.next.as_deref(), Some("/things?page=2"));
+        for asked in ["2", "7"] {
+            let (rows, pager) = page(asked, 100);
+            assert_eq!((rows.len(), rows[0]), (50, 50), "page {asked}");
+            assert_eq!(pager.previous.as_deref(), Some("/things"));
+            assert_eq!(pager.next, None);
+        }
+        let (rows, pager) = page("", 3);
+        assert_eq!(
+            (rows.len(), pager.range.as_str(), pager.next),
+            (3, "", None)
         );
     }
 }

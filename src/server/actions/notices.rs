@@ -28,7 +28,7 @@ use crate::catalog::{Lane, ReadTransaction};
 use crate::{Failure, Server};
 
 /// Notices that a user is shown.
-pub(crate) const MAX_SHOWN: u32 = 50;
+pub const MAX_SHOWN: u32 = 50;
 /// Unread notices are counted up to this.
 pub const MAX_COUNTED: u32 = 99;
 /// A user is told this many seconds before a time limit ends a session.

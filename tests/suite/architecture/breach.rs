@@ -141,10 +141,11 @@ pub(super) const WORDS: &[Homed] = &[
             "src/doors/ssh.rs",
             "src/doors/ssh/",
             "src/server/app_starts.rs",
+            "src/server/code_runs.rs",
         ],
         reason: "every task has an owner who ends it: a role spawns, the rooms give it futures; \
-                 dial's, the listener's, the proxy's, an app's and those of SSH end with what they \
-                 carry",
+                 dial's, the listener's, the proxy's, an app's, an interpreter's and those of SSH end \
+                 with what they carry",
         planted: "fn planted() { tokio::spawn(async {}); }",
         free_in_tests: true,
     },

@@ -197,6 +197,7 @@ fn what_only_the_machines_root_may_read_is_not_read_inside() {
     let secret = Secret(path);
     let mut order = ground.shell("sleep 1000");
     order.user = node::runtime::UserOrder::Usual;
+    order.sudo = true;
     let name = ground.start(&order);
     ground.running(&name);
     let at = secret.0.display();

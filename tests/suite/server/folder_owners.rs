@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::the_box::{Answer, As, TheBox};
 
 /// What a job on a small folder takes at the most, the two seconds that a folder stands still included.
-const PATIENCE: Duration = Duration::from_secs(30);
+const COPY_TIMEOUT: Duration = Duration::from_secs(30);
 
 async fn change(the_box: &TheBox, who: &As, path: &str, patch: Value) -> Answer {
     let request = TheBox::request(who, "PATCH", path)
@@ -65,7 +65,7 @@ async fn over(the_box: &TheBox, who: &As, begun: Answer) -> Value {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let ended = tokio::time::timeout(PATIENCE, waits).await;
+    let ended = tokio::time::timeout(COPY_TIMEOUT, waits).await;
     ended.expect("it ends")
 }
 

@@ -117,6 +117,7 @@ fn body(route: &DocumentedRoute) -> String {
         Some("NewResourceGroupAccess") => json!({"everybody": true}).to_string(),
         Some("ResourceGroupWindows") => json!({"windows": []}).to_string(),
         Some("NewAppShare") => json!({}).to_string(),
+        Some("NewFolderTransfer") => json!({"user": "jae"}).to_string(),
         Some("NewFolderShare") => json!({"user": "jae"}).to_string(),
         Some("NewVolume") => json!({"name": "big", "path": "/mnt/no-such-volume"}).to_string(),
         Some("VolumePatch") => json!({"name": "bigger"}).to_string(),

@@ -359,6 +359,10 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                 true => Vec::new(),
                 false => vec![one("data", ""), one("copy", "")],
             },
+            pager: match is_empty {
+                true => table::one_page(t, "/folders", "", vec![(); 1]).1,
+                false => table::Pager::new(t, &TableState::read("/folders", &[], &[]), 50, 120),
+            },
             trash: (!is_empty)
                 .then(|| one("old", "28 Feb 10:00"))
                 .into_iter()
@@ -1945,6 +1949,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
             false,
         )],
         all_images: t.launch_all_images(4),
+        other_images: 1,
         sizes: SizePicker {
             sizes: [
                 ("small", t.launch_small(), "1", "2"),

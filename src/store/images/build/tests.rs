@@ -91,7 +91,7 @@ fn built(
     Ok((built, fs::read(&file).unwrap()))
 }
 
-/// Promise (Images): Two builds of a recipe have the same bytes, or the build names the files that differ.
+/// Two builds of a recipe have the same bytes, or the build names the files that differ.
 #[test]
 fn two_builds_of_a_recipe_have_the_same_bytes() {
     if !can_unpack("two_builds_of_a_recipe_have_the_same_bytes") {
