@@ -276,7 +276,6 @@ fn a_missing_tool_is_named_with_its_package() {
     assert!(build.check_tools(folder.path().as_os_str()).is_ok());
 }
 
-/// Proves too: `two_builds_of_a_recipe_have_the_same_bytes`
 #[test]
 fn two_trees_that_differ_are_told_apart_by_name() {
     let tree = |content: &str| {
