@@ -152,7 +152,7 @@ test("a saved setting says so in its row, keeps the filter and the place", async
   const context = await signedIn();
   const page = await context.newPage();
   await page.goto(`${house.origin}/system/settings`);
-  assert.equal(await page.locator("main p.none code").last().innerText(), join(folder, "fardel.toml"), "the file in use");
+  assert.equal(await page.locator("main .head code").innerText(), join(folder, "fardel.toml"), "the file in use");
   const row = page.locator("#backup_keep");
   const save = async (value) => {
     await row.locator("summary").click();

@@ -57,8 +57,8 @@ test("a waiting session names what must end, leads there, and offers as many GPU
   await visit(address("big"));
   const ends = page.locator("ul.awaited");
   const lines = await ends.locator("li").allInnerTexts();
-  assert.match(lines[0], /^limited\s+1 GPU · [^·]+ · [^·]+ · ends by /);
-  assert.match(lines[1], /^open-end\s+0\.5 GPU · [^·]+ · [^·]+ · no time limit$/);
+  assert.match(lines[0], /^limited\s+root · 1 GPU · [^·]+ · [^·]+ · ends by /);
+  assert.match(lines[1], /^open-end\s+root · 0\.5 GPU · [^·]+ · [^·]+ · no time limit$/);
   await page.locator("#console").getByRole("button", { name: /Start now with 2 GPU/ }).waitFor();
   assert.deepEqual(await violations(page), []);
   await ends.getByRole("link", { name: "limited" }).click();
