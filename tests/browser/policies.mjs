@@ -161,12 +161,18 @@ test("a policy gives sessions a network, and a session's page shows what it reac
   assert.deepEqual(await violations(page), []);
   assert.equal(await overflow(page), 0);
 
-  // A network that no policy allows is refused at its field while it is typed.
+  // A network that no policy allows is told while it is typed, and refused at its field where it is sent all the same.
   await page.goto(`${house.origin}/sessions/new`);
   await page.evaluate(() => document.querySelectorAll("details").forEach((part) => { part.open = true; }));
   await page.fill("#network", "proxy");
-  await page.locator("#network[aria-invalid=true]").waitFor();
+  await page.locator("#why-not", { hasText: "network proxy" }).waitFor();
   assert.ok(await page.locator("button[name=act][value=launch]").isDisabled());
+  await page.evaluate(() => {
+    const form = document.getElementById("launch");
+    form.append(Object.assign(document.createElement("input"), { type: "hidden", name: "act", value: "launch" }));
+    form.submit();
+  });
+  await page.locator("#network[aria-invalid=true]").waitFor();
   house.command("session", "kill", "reaches");
   assert.deepEqual(complaints.filter((line) => !/4(03|22)/.test(line)), []);
   server.close();
