@@ -138,7 +138,15 @@ class Pipe(threading.Thread):
     def drain(self):
         self.passed.clear()
         os.write(self.number, self.mark)
-        self.passed.wait(1)
+        self.passed.wait(2)
+
+
+def drain_all():
+    for pipe in pipes:
+        try:
+            pipe.drain()
+        except OSError:
+            pass
 
 
 def ask(secret):
@@ -229,6 +237,8 @@ def run(code):
                 value = eval(compile(ast.Expression(last.value), "<code>", "eval"), names)
                 if value is not None:
                     names["_"] = value
+                    # After what programs that it ran have written.
+                    drain_all()
                     if not show(value):
                         sys.stdout.write(repr(value) + "\n")
             figures()
@@ -252,11 +262,7 @@ def run(code):
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel.interrupted = False
-    for pipe in pipes:
-        try:
-            pipe.drain()
-        except OSError:
-            pass
+    drain_all()
     channel.tell(t="end", c=result & 255)
 
 
