@@ -23,3 +23,4 @@ mod sudo;
 mod supervision;
 mod unified;
 mod volumes;
+mod whole;

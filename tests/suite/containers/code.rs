@@ -1,6 +1,5 @@
 //! Code that runs in real sessions by interpreters that stay.
 
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,21 +7,16 @@ use std::time::{Duration, Instant};
 use api::code_runs::{CodeBatch, CodeMode, CodeRun, CodeRunRequest, CodeRunStatus};
 use api::sessions::{LaunchRequest, SessionView};
 use base::link::streams::Streams;
-use base::observe::Clock;
-use base::settings::Settings;
-use node::images::ImageDirectory;
-use node::runtime::{Runtime, RuntimePaths};
-use node::{LocalNode, NodeOptions};
 use rules::code_run::{CodeLanguage, ConsoleStream, MAX_RUN_BYTES};
 use rules::names::ContainerName;
 use rules::session::{SessionKind, SessionState};
 use rules::users::Role;
 use server::access::{self, Caller};
 use server::actions::{code_runs, sessions, users};
-use server::links::Links;
 use server::{Failure, Server};
 
-use super::images::{NoImages, until};
+use super::images::until;
+use super::whole::Whole;
 use crate::server::the_box::PASSWORD;
 
 /// Longer than the two seconds that are promised, on a loaded machine.
@@ -99,46 +93,10 @@ fn code_of(refused: Result<CodeRun, Failure>) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn code_runs_in_an_interpreter_that_stays_as_long_as_its_user_may() {
     const NAME: &str = "code_runs_in_an_interpreter_that_stays_as_long_as_its_user_may";
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let at = |name: &str| folder.path().join(name);
-    let data = at("server").display().to_string();
-    let settings = Settings::read(Default::default(), |name| match name {
-        "FARDEL_DATA" => Some(data.clone()),
-        "FARDEL_RUN" => Some(format!("{data}/run")),
-        "FARDEL_CONFIG" => Some("/nonexistent".into()),
-        _ => None,
-    })
-    .expect("valid settings");
-    fs::create_dir_all(settings.data.join("run")).expect("a directory");
-    let server = Server::in_memory(settings, Clock::system()).expect("a server in memory");
-    let places = RuntimePaths {
-        data: at("node"),
-        run: at("run"),
-        shim_binary: env!("CARGO_BIN_EXE_fardel").into(),
-    };
-    let options = NodeOptions {
-        id: server.node(),
-        places: places.clone(),
-        images: ImageDirectory::Shared(server.image_directory()),
-        host_environment: true,
-        cpu: None,
-        memory: None,
-        devices: Vec::new(),
-        driver_root: at("no-driver"),
-        gpu_mode: node::gpu::arbiter::Mode::Hard,
-        keep_days: 1,
-    };
-    let machine = LocalNode::open(options, Arc::new(NoImages), Clock::system()).expect("it opens");
-    let mut findings = machine.findings().iter();
-    if let Some(finding) = findings.find(|finding| finding.prevents_containers) {
-        skips::skip(NAME, &finding.what);
+    let Some(whole) = Whole::begin(NAME, true) else {
         return;
-    }
-    let streams = machine.streams();
-    let (server_end, node_end) = base::link::local();
-    let links = Links::to(server.node(), server_end);
-    let controller = tokio::spawn(server::conduct(&server, links));
-    let runs = tokio::spawn(machine.run(node_end));
+    };
+    let (server, streams) = (whole.server.clone(), Arc::clone(&whole.streams));
     let root = access::local_root(&server);
     let launched = LaunchRequest {
         name: Some("work".to_owned()),
@@ -183,11 +141,7 @@ async fn code_runs_in_an_interpreter_that_stays_as_long_as_its_user_may() {
         .expect("stopped");
     let ended = place.step(&root, request(CodeMode::Query, "1")).await;
     assert_eq!(code_of(ended), "code.session-not-running");
-    controller.abort();
-    runs.await.expect("no panic").expect("it ran");
-    let runtime = Runtime::open(places).expect("it opens");
-    super::disk::end_fork_server(runtime.instance_id());
-    runtime.retire();
+    whole.end().await;
 }
 
 async fn stays_in_a_shell(place: &Place, root: &Caller) {

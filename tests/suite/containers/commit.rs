@@ -4,25 +4,19 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use api::commits::CommitRequest;
 use api::operations::{OperationState, OperationView};
 use api::sessions::{LaunchRequest, SessionView};
-use base::observe::Clock;
-use base::settings::Settings;
-use node::images::ImageDirectory;
-use node::runtime::{Runtime, RuntimePaths};
-use node::{LocalNode, NodeOptions};
 use rules::names::ContainerName;
 use rules::session::{SessionKind, SessionState};
 use serde_json::Value;
 use server::actions::{images, operations, sessions};
-use server::links::Links;
 use server::{Server, access};
 
 use super::ground::Ground;
-use super::images::{NoImages, executable, layout_of, member, until};
+use super::images::{executable, layout_of, member, until};
+use super::whole::Whole;
 
 /// A program that waits for signals, for ever.
 pub(super) fn stay() -> Vec<u8> {
@@ -95,46 +89,11 @@ pub(super) async fn over(server: &Server, begun: &OperationView) -> OperationVie
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_session_wrote_is_in_the_image_that_is_made_of_it() {
     const NAME: &str = "what_a_session_wrote_is_in_the_image_that_is_made_of_it";
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let at = |name: &str| folder.path().join(name);
-    let data = at("server").display().to_string();
-    let settings = Settings::read(Default::default(), |name| match name {
-        "FARDEL_DATA" => Some(data.clone()),
-        "FARDEL_RUN" => Some(format!("{data}/run")),
-        "FARDEL_CONFIG" => Some("/nonexistent".into()),
-        _ => None,
-    })
-    .expect("valid settings");
-    fs::create_dir_all(settings.data.join("run")).expect("a directory");
-    let server = Server::in_memory(settings, Clock::system()).expect("a server in memory");
-    let places = RuntimePaths {
-        data: at("node"),
-        run: at("run"),
-        shim_binary: env!("CARGO_BIN_EXE_fardel").into(),
-    };
-    let options = NodeOptions {
-        id: server.node(),
-        places: places.clone(),
-        images: ImageDirectory::Shared(server.image_directory()),
-        host_environment: false,
-        cpu: None,
-        memory: None,
-        devices: Vec::new(),
-        driver_root: at("no-driver"),
-        gpu_mode: node::gpu::arbiter::Mode::Hard,
-        keep_days: 1,
-    };
-    let machine = LocalNode::open(options, Arc::new(NoImages), Clock::system()).expect("it opens");
-    let mut findings = machine.findings().iter();
-    if let Some(finding) = findings.find(|finding| finding.prevents_containers) {
-        skips::skip(NAME, &finding.what);
+    let Some(whole) = Whole::begin(NAME, false) else {
         return;
-    }
-    server.bring_streams(machine.streams());
-    let (server_end, node_end) = base::link::local();
-    let links = Links::to(server.node(), server_end);
-    let controller = tokio::spawn(server::conduct(&server, links));
-    let runs = tokio::spawn(machine.run(node_end));
+    };
+    let (server, places) = (whole.server.clone(), whole.places.clone());
+    let at = |name: &str| whole.at(name);
     let root = access::local_root(&server);
 
     let mut layer = member("stay", &stay());
@@ -236,11 +195,7 @@ async fn what_a_session_wrote_is_in_the_image_that_is_made_of_it() {
         other => panic!("not refused: {other:?}"),
     }
 
-    controller.abort();
-    runs.await.expect("no panic").expect("it ran");
-    let runtime = Runtime::open(places).expect("it opens");
-    super::disk::end_fork_server(runtime.instance_id());
-    runtime.retire();
+    whole.end().await;
 }
 
 /// The next server lets a session go on that an earlier one held still to read it, when that one died meanwhile.

@@ -4,27 +4,21 @@ use std::fs;
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
-use std::sync::Arc;
 
 use api::operations::OperationState;
-use base::observe::Clock;
-use base::settings::Settings;
-use node::images::ImageDirectory;
-use node::runtime::{Runtime, RuntimePaths};
-use node::{LocalNode, NodeOptions};
 use rules::environment::RecommendedOptions;
 use rules::units::Timestamp;
+use server::access;
 use server::actions::images::{ImportSource, environments};
 use server::actions::sessions;
-use server::links::Links;
-use server::{Server, access};
 use store::images::archive::Archive;
 use store::images::environment::{BundlePlan, PlannedImage};
 use store::images::limits::ImportLimits;
 use store::images::{ArchiveImport, ImageStore};
 
 use super::commit::{over, running, stay};
-use super::images::{NoImages, layout_of, member, until};
+use super::images::{layout_of, member, until};
+use super::whole::Whole;
 
 const RECIPE: &str = r#"
 name = "tiny"
@@ -45,46 +39,11 @@ text = "of a recipe"
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_of_a_bundle_starts() {
     const NAME: &str = "an_image_of_a_bundle_starts";
-    let folder = tempfile::tempdir().expect("a temporary directory");
-    let at = |name: &str| folder.path().join(name);
-    let data = at("server").display().to_string();
-    let settings = Settings::read(Default::default(), |name| match name {
-        "FARDEL_DATA" => Some(data.clone()),
-        "FARDEL_RUN" => Some(format!("{data}/run")),
-        "FARDEL_CONFIG" => Some("/nonexistent".into()),
-        _ => None,
-    })
-    .expect("valid settings");
-    fs::create_dir_all(settings.data.join("run")).expect("a directory");
-    let server = Server::in_memory(settings, Clock::system()).expect("a server in memory");
-    let places = RuntimePaths {
-        data: at("node"),
-        run: at("run"),
-        shim_binary: env!("CARGO_BIN_EXE_fardel").into(),
-    };
-    let options = NodeOptions {
-        id: server.node(),
-        places: places.clone(),
-        images: ImageDirectory::Shared(server.image_directory()),
-        host_environment: false,
-        cpu: None,
-        memory: None,
-        devices: Vec::new(),
-        driver_root: at("no-driver"),
-        gpu_mode: node::gpu::arbiter::Mode::Hard,
-        keep_days: 1,
-    };
-    let machine = LocalNode::open(options, Arc::new(NoImages), Clock::system()).expect("it opens");
-    let mut findings = machine.findings().iter();
-    if let Some(finding) = findings.find(|finding| finding.prevents_containers) {
-        skips::skip(NAME, &finding.what);
+    let Some(whole) = Whole::begin(NAME, false) else {
         return;
-    }
-    server.bring_streams(machine.streams());
-    let (server_end, node_end) = base::link::local();
-    let links = Links::to(server.node(), server_end);
-    let controller = tokio::spawn(server::conduct(&server, links));
-    let runs = tokio::spawn(machine.run(node_end));
+    };
+    let (server, places) = (whole.server.clone(), whole.places.clone());
+    let at = |name: &str| whole.at(name);
     let root = access::local_root(&server);
 
     let mut layer = member("stay", &stay());
@@ -172,9 +131,5 @@ async fn an_image_of_a_bundle_starts() {
     })
     .await;
 
-    controller.abort();
-    runs.await.expect("no panic").expect("it ran");
-    let runtime = Runtime::open(places).expect("it opens");
-    super::disk::end_fork_server(runtime.instance_id());
-    runtime.retire();
+    whole.end().await;
 }
