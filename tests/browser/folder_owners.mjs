@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { launch, listen, overflow, violations } from "./lib/browser.mjs";
-import { openWith, setUp, until } from "./lib/house.mjs";
+import { addUser, openWith, setUp, signedInAs, until } from "./lib/house.mjs";
 
 const COLLEAGUE = { name: "lee", password: "another long walk 8" };
 
@@ -17,11 +17,7 @@ before(async () => {
   house = await openWith({});
   owner = await (await browser.newContext({ locale: "en-US" })).newPage();
   await setUp(owner, house);
-  await owner.goto(`${house.origin}/users/new`);
-  await owner.fill("#name", COLLEAGUE.name);
-  await owner.fill("#password", COLLEAGUE.password);
-  await owner.fill("#again", COLLEAGUE.password);
-  await Promise.all([owner.waitForURL(/notice=user-added/), owner.keyboard.press("Enter")]);
+  await addUser(owner, house, COLLEAGUE);
   const made = await owner.evaluate(async (members) => {
     const call = async (method, path, body) => {
       const answer = await fetch(path, { method, headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
@@ -34,14 +30,7 @@ before(async () => {
     return all;
   }, [["mina", "lead"], [COLLEAGUE.name, "member"]]);
   assert.deepEqual(made, [201, 200, 200]);
-  colleague = await (await browser.newContext({ locale: "en-US" })).newPage();
-  await colleague.goto(`${house.origin}/login`);
-  await colleague.fill("#name", COLLEAGUE.name);
-  await colleague.fill("#password", COLLEAGUE.password);
-  await Promise.all([
-    colleague.waitForURL((url) => url.pathname !== "/login"),
-    colleague.click("form[action='/login'] button[type=submit]"),
-  ]);
+  colleague = await signedInAs(browser, house, COLLEAGUE);
 });
 
 after(async () => {

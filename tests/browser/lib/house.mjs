@@ -134,3 +134,25 @@ export async function signIn(page, house) {
     page.click("form[action='/login'] button[type=submit]"),
   ]);
 }
+
+/// Adds a user in the page of an administrator.
+export async function addUser(page, house, { name, password }) {
+  await page.goto(`${house.origin}/users/new`);
+  await page.fill("#name", name);
+  await page.fill("#password", password);
+  await page.fill("#again", password);
+  await Promise.all([page.waitForURL(/notice=user-added/), page.keyboard.press("Enter")]);
+}
+
+/// A page of a browser of their own in which that user is signed in.
+export async function signedInAs(browser, house, { name, password }) {
+  const page = await (await browser.newContext({ locale: "en-US" })).newPage();
+  await page.goto(`${house.origin}/login`);
+  await page.fill("#name", name);
+  await page.fill("#password", password);
+  await Promise.all([
+    page.waitForURL((url) => url.pathname !== "/login"),
+    page.click("form[action='/login'] button[type=submit]"),
+  ]);
+  return page;
+}
