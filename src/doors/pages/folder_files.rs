@@ -648,16 +648,8 @@ async fn move_entry(
         from: sent.path.clone(),
         to: sent.to.trim().to_owned(),
     };
-    let refusal = match files::move_entry(&console.server, &caller, &id, asked).await {
-        Ok(moved) => {
-            let directory = moved.path.rsplit_once('/').map_or("", |(above, _)| above);
-            let place = files_address(&id, directory);
-            return responses::see_with(&place, "folder-moved", &moved.name);
-        }
-        Err(Failure::Refusal(refusal)) => refusal,
-        Err(fault) => return failed(&console, &visit, &caller, &fault),
-    };
-    moved_again(&console, &visit, &caller, &id, sent, &refusal).await
+    let moved = files::move_entry(&console.server, &caller, &id, asked).await;
+    placed(&console, &visit, &caller, &id, sent, "folder-moved", moved).await
 }
 
 async fn copy_entry(
@@ -671,16 +663,39 @@ async fn copy_entry(
         from: sent.path.clone(),
         to: sent.to.trim().to_owned(),
     };
-    let refusal = match browsing::copy(&console.server, &caller, &id, asked).await {
-        Ok(copied) => {
-            let directory = copied.path.rsplit_once('/').map_or("", |(above, _)| above);
-            let place = files_address(&id, directory);
-            return responses::see_with(&place, "folder-copied", &copied.name);
+    let copied = browsing::copy(&console.server, &caller, &id, asked).await;
+    placed(
+        &console,
+        &visit,
+        &caller,
+        &id,
+        sent,
+        "folder-copied",
+        copied,
+    )
+    .await
+}
+
+/// The directory to which an entry was moved or copied, with that notice; its page once more where that was refused.
+async fn placed(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    id: &str,
+    sent: EntryMoveForm,
+    notice: &str,
+    done: Result<FolderEntryView, Failure>,
+) -> Response {
+    match done {
+        Ok(entry) => {
+            let directory = entry.path.rsplit_once('/').map_or("", |(above, _)| above);
+            responses::see_with(&files_address(id, directory), notice, &entry.name)
         }
-        Err(Failure::Refusal(refusal)) => refusal,
-        Err(fault) => return failed(&console, &visit, &caller, &fault),
-    };
-    moved_again(&console, &visit, &caller, &id, sent, &refusal).await
+        Err(Failure::Refusal(refusal)) => {
+            moved_again(console, visit, caller, id, sent, &refusal).await
+        }
+        Err(fault) => failed(console, visit, caller, &fault),
+    }
 }
 
 /// The page of an entry once more, with a new place that was refused.
