@@ -52,17 +52,39 @@ fn look(at: SocketAddr) -> PortState {
     let Err(error) = TcpListener::bind(at) else {
         return PortState::Free;
     };
-    let holder = holder(at.port()).filter(|_| error.kind() == std::io::ErrorKind::AddrInUse);
+    let holder = holding(at.port()).filter(|_| error.kind() == std::io::ErrorKind::AddrInUse);
     match holder {
-        Some(who) if who.starts_with("fardel ") => PortState::Own,
-        Some(who) => PortState::Taken(format!("taken by {who}")),
+        Some(process) if same_program(process) => PortState::Own,
+        Some(process) => PortState::Taken(format!("taken by {}", told(process))),
         None => PortState::Taken(error.to_string()),
     }
+}
+
+/// Is it this program, under any name of its file? After an upgrade the server still runs the file before: then its
+/// name is all that is left to compare.
+fn same_program(process: u32) -> bool {
+    let of = |process: &str| std::fs::read_link(format!("/proc/{process}/exe")).ok();
+    let own = of("self");
+    (own.is_some() && own == of(&process.to_string())) || command(process) == "fardel"
+}
+
+fn command(process: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    name.trim().to_owned()
+}
+
+fn told(process: u32) -> String {
+    format!("{} (process {process})", command(process))
 }
 
 /// Who listens on a port, as `/proc` tells it: `nginx (process 812)`. None where it does not, as for
 /// processes of other users.
 pub fn holder(port: u16) -> Option<String> {
+    holding(port).map(told)
+}
+
+/// The process that listens on a port.
+fn holding(port: u16) -> Option<u32> {
     let inode = ["/proc/net/tcp", "/proc/net/tcp6"]
         .iter()
         .filter_map(|path| std::fs::read_to_string(path).ok())
@@ -81,8 +103,7 @@ pub fn holder(port: u16) -> Option<String> {
             std::fs::read_link(fd.path()).is_ok_and(|target| target.as_os_str() == wanted.as_str())
         });
         if has {
-            let command = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-            return Some(format!("{} (process {number})", command.trim()));
+            return Some(number);
         }
     }
     None
@@ -98,4 +119,19 @@ fn listening(table: &str, port: u16) -> Option<u64> {
         let here = u16::from_str_radix(hex, 16).ok()? == port && *words.get(3)? == LISTEN;
         here.then(|| words.get(9)?.parse().ok()).flatten()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// This process has another name than the server's, as a server has whose file was renamed.
+    #[test]
+    fn a_port_of_this_program_is_its_own_under_any_name() {
+        let kept = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = kept.local_addr().expect("its address");
+        assert!(matches!(look(at), PortState::Own));
+        drop(kept);
+        assert!(matches!(look(at), PortState::Free));
+    }
 }
