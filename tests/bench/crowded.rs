@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::exchange::Exchange;
 use super::guest::{self, GuestImage, STOP};
 use super::member::{Member, purged};
-use super::process::{peak_kib, reset_peak, rss_kib};
+use super::process::{peak_kib, reset_peak, resident_kib};
 use super::subject::BenchServer;
 
 const FOLDER: &str = "bench";
@@ -68,7 +68,7 @@ pub(super) fn archives(is_quick: bool) -> io::Result<Value> {
             .get(&address("few"), &member.authorization())?
             .with_status(200, "archive")?;
         reset_peak(subject.pid())?;
-        let before = rss_kib(subject.pid());
+        let before = resident_kib(subject.pid());
         let began = Instant::now();
         let got = exchange
             .get(&address("many"), &member.authorization())?

@@ -10,7 +10,7 @@ use rustls::{ClientConnection, StreamOwned};
 
 /// Longer than any one read may wait; only a hang reaches it.
 const READ_TIMEOUT: Duration = Duration::from_secs(300);
-/// Bytes of one read of a body, and of one write.
+/// Bytes of one read of a body.
 const PIECE: usize = 256 << 10;
 
 trait ByteWire: Read + Write + Send {}
@@ -18,6 +18,8 @@ impl<T: Read + Write + Send> ByteWire for T {}
 
 pub(super) struct Exchange {
     wire: BufReader<Box<dyn ByteWire>>,
+    /// What is thrown away.
+    buffer: Vec<u8>,
     /// As the requests name it, with its port.
     pub(super) host: String,
 }
@@ -73,6 +75,7 @@ impl Exchange {
     fn over(address: SocketAddr, wire: Box<dyn ByteWire>) -> Self {
         Self {
             wire: BufReader::new(wire),
+            buffer: vec![0; PIECE],
             host: address.to_string(),
         }
     }
@@ -142,11 +145,10 @@ impl Exchange {
 
     /// Takes so many bytes, or all until the end where they are without one.
     fn take(&mut self, length: u64) -> io::Result<u64> {
-        let mut buffer = vec![0; PIECE];
         let mut taken = 0;
         while taken < length {
             let now = (length - taken).min(PIECE as u64) as usize;
-            let read = self.wire.read(&mut buffer[..now])?;
+            let read = self.wire.read(&mut self.buffer[..now])?;
             if read == 0 && length == u64::MAX {
                 return Ok(taken);
             }

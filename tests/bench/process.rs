@@ -39,8 +39,17 @@ pub(super) fn pss_kib(pid: u32) -> Option<u64> {
 
 /// The most that was resident of a process since its start, or since `reset_peak`.
 pub(super) fn peak_kib(pid: u32) -> Option<u64> {
+    status_kib(pid, "VmHWM:")
+}
+
+/// What is resident of a process, counted as `peak_kib` counts.
+pub(super) fn resident_kib(pid: u32) -> Option<u64> {
+    status_kib(pid, "VmRSS:")
+}
+
+fn status_kib(pid: u32, key: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     line.split_whitespace().next()?.parse().ok()
 }
 

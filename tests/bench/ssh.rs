@@ -36,6 +36,11 @@ struct SshTarget<'a> {
 
 impl SshTarget<'_> {
     fn client(&self) -> Command {
+        self.saying("ERROR")
+    }
+
+    /// A client that says so much of what it does.
+    fn saying(&self, level: &str) -> Command {
         let mut command = Command::new("ssh");
         command
             .args(["-F", "/dev/null", "-p", &self.port.to_string(), "-i"])
@@ -43,11 +48,18 @@ impl SshTarget<'_> {
             // The server was started by this program a moment ago.
             .args(["-o", "StrictHostKeyChecking=no"])
             .args(["-o", "UserKnownHostsFile=/dev/null"])
-            .args(["-o", "LogLevel=ERROR", "-o", "BatchMode=yes"])
+            .args(["-o", &format!("LogLevel={level}"), "-o", "BatchMode=yes"])
             .args(["-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none"])
             .arg(format!("{}@127.0.0.1", self.user))
             .stderr(Stdio::inherit());
         command
+    }
+
+    /// The cipher that both sides agree on; None where the client does not say.
+    fn cipher(&self) -> io::Result<Option<String>> {
+        let mut client = self.saying("DEBUG1");
+        let told = client.arg("true").stderr(Stdio::piped()).output()?;
+        Ok(cipher(&String::from_utf8_lossy(&told.stderr)))
     }
 
     /// Sends so many bytes into a program there; bytes a second, in millions.
@@ -109,6 +121,12 @@ impl SshTarget<'_> {
     }
 }
 
+/// What a client says that it agreed on for what comes to it.
+fn cipher(said: &str) -> Option<String> {
+    let (_, rest) = said.split_once("kex: server->client cipher: ")?;
+    rest.split_whitespace().next().map(str::to_owned)
+}
+
 fn ended(child: &mut Child) -> io::Result<()> {
     let status = child.wait()?;
     match status.success() {
@@ -168,6 +186,8 @@ pub(super) fn ssh(bytes: u64, rounds: usize) -> io::Result<Value> {
         "what": "`ssh HOST 'cat > /dev/null'` and `ssh HOST 'head -c N /dev/zero'` over loopback, into a session and to OpenSSH's server on this machine, in turns, the handshake included; then connections that only stand there",
         "bytes": bytes,
         "sshd": peer.as_ref().map(|peer| &peer.version),
+        "cipher": ours.cipher()?,
+        "sshd_cipher": theirs.as_ref().map(SshTarget::cipher).transpose()?.flatten(),
         "in": rates(&sent),
         "out": rates(&taken),
         "sshd_in": rates(&peer_sent),
@@ -346,5 +366,27 @@ impl Drop for OpenSshServer {
         let pid = nix::unistd::Pid::from_raw(self.process.id().cast_signed());
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
         let _ = self.process.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cipher_is_the_one_that_the_client_names() {
+        let said = "debug1: kex: host key algorithm: ssh-ed25519\r\ndebug1: kex: server->client cipher: aes128-ctr MAC: x\r\n";
+        assert_eq!(cipher(said).as_deref(), Some("aes128-ctr"));
+        assert_eq!(cipher("debug1: nothing"), None);
+    }
+
+    #[test]
+    fn a_key_is_made_with_its_public_half() {
+        if !installed("ssh-keygen") {
+            return;
+        }
+        let place = ScratchDirectory::new("ssh-key").unwrap();
+        let key = made_key(&place, "one").unwrap();
+        assert!(key.is_file() && key.with_extension("pub").is_file());
     }
 }
