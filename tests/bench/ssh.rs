@@ -379,14 +379,4 @@ mod tests {
         assert_eq!(cipher(said).as_deref(), Some("aes128-ctr"));
         assert_eq!(cipher("debug1: nothing"), None);
     }
-
-    #[test]
-    fn a_key_is_made_with_its_public_half() {
-        if !installed("ssh-keygen") {
-            return;
-        }
-        let place = ScratchDirectory::new("ssh-key").unwrap();
-        let key = made_key(&place, "one").unwrap();
-        assert!(key.is_file() && key.with_extension("pub").is_file());
-    }
 }
