@@ -147,6 +147,22 @@ impl BenchServer {
         }
     }
 
+    /// Unmounts what a server leaves to the one that comes after it: the file systems that hold folders to their limits.
+    fn unmount(&self) {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+        let own: Vec<&Path> = points
+            .map(Path::new)
+            .filter(|point| point.starts_with(self.place.path()))
+            .collect();
+        // What lies deeper was mounted later.
+        for point in own.into_iter().rev() {
+            if let Err(error) = nix::mount::umount2(point, nix::mount::MntFlags::MNT_DETACH) {
+                eprintln!("{} stays mounted: {error}", point.display());
+            }
+        }
+    }
+
     pub fn said(&self) -> String {
         fs::read_to_string(self.place.path().join("said")).unwrap_or_default()
     }
@@ -269,6 +285,7 @@ impl Drop for BenchServer {
             }
             self.leave();
         }
+        self.unmount();
     }
 }
 
