@@ -60,7 +60,7 @@ impl Exchange {
         Ok(Self::over(address, Box::new(connected(address)?)))
     }
 
-    /// Under TLS, whatever certificate is shown.
+    /// Under TLS; any certificate is taken.
     pub(super) fn encrypted(address: SocketAddr) -> io::Result<Self> {
         let config = CertificateCapture::new()
             .config()
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// A server that gives these bytes to each of so many clients, whatever they ask.
+    /// A server that gives these bytes to one client, without a look at what it asks.
     fn answering(said: &'static str) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
