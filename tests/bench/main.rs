@@ -5,14 +5,24 @@
 mod bundle;
 mod class;
 mod cluster;
+mod crowded;
+mod exchange;
+mod guest;
 mod imports;
 mod installed;
+mod member;
+mod mounted;
+mod nginx;
 mod open_pages;
 mod peers;
 mod placement;
 mod process;
+mod proxy;
 mod server;
 mod site;
+mod ssh;
+mod transfer;
+mod unpacked;
 
 use std::io;
 use std::path::PathBuf;
@@ -21,31 +31,55 @@ use std::time::Duration;
 
 use base::figures;
 use fardel::doors::bench::{BenchRun, subject, tiny, wire};
+use rules::units::Bytes;
 use serde_json::{Map, Value, json};
 
-const WORDS: [&str; 14] = [
+const WORDS: [&str; 21] = [
     "start", "visit", "idle", "click", "open", "site", "submit", "place", "preview", "import",
-    "class", "launch", "burst20", "burst100",
+    "class", "launch", "mounts", "burst20", "burst100", "upload", "download", "archive", "million",
+    "proxy", "ssh",
 ];
+/// Bytes of the files that are sent and taken, where none are named, in a quick run, and at most.
+const SIZE: u64 = 2 << 30;
+const QUICK_SIZE: u64 = 256 << 20;
+const MAX_SIZE: u64 = 20 << 30;
 const USAGE: &str = "\
-usage: bench [--quick] [--program FILE] [--images DIRECTORY] [-o json|table] [WHAT…]
-  WHAT      start visit idle click open site submit place preview import class launch burst20 burst100; all of them
-            without it
+usage: bench [--quick] [--program FILE] [--images DIRECTORY] [--size SIZE] [--disk] [-o json|table] [WHAT…]
+  WHAT      start visit idle click open site submit place preview import class launch mounts burst20 burst100
+            upload download archive million proxy ssh; all of them without it
   --quick   fewer samples, and 100 at once is left out
   --program the fardel that is measured; without it the one beside this program
-  --images  image archives (*.tar) to import; without it one is made of this machine's files";
+  --images  image archives (*.tar) to import; without it one is made of this machine's files
+  --size    of the files of upload, download and ssh, up to 20GiB; without it 2GiB
+  --disk    launch also measures sessions with a limit of their own on the disk
+Peers that are not installed are looked for in the directory that FARDEL_PEERS names; where there is none, ours is
+measured alone.";
 
 #[derive(Default)]
 struct BenchArguments {
     run: BenchRun,
     program: Option<PathBuf>,
     images: Option<PathBuf>,
+    size: Option<u64>,
+    with_disk: bool,
+}
+
+impl BenchArguments {
+    fn size(&self) -> u64 {
+        let usual = if self.run.quick { QUICK_SIZE } else { SIZE };
+        self.size.unwrap_or(usual)
+    }
 }
 
 /// Exit code 0 when all was measured, 1 when something could not be, 2 for wrong usage; missing a target is a
 /// figure, not a failure.
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, rest @ ..] = arguments.as_slice()
+        && first == guest::WORD
+    {
+        return inside(rest);
+    }
     let wanted = match read(&arguments) {
         Ok(wanted) => wanted,
         Err(why) => {
@@ -74,6 +108,20 @@ fn main() -> ExitCode {
         })
 }
 
+/// What this program does in a session of a bench.
+fn inside(words: &[String]) -> ExitCode {
+    match guest::run(words) {
+        Ok(said) => {
+            println!("{said}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn read(arguments: &[String]) -> Result<BenchArguments, String> {
     let mut wanted = BenchArguments::default();
     let mut words = arguments.iter().map(String::as_str);
@@ -85,6 +133,15 @@ fn read(arguments: &[String]) -> Result<BenchArguments, String> {
             "--images" => {
                 wanted.images = Some(words.next().ok_or("--images needs a directory.")?.into());
             }
+            "--size" => {
+                let size = words.next().ok_or("--size needs a size.")?;
+                let size = Bytes::parse(size).map_err(|refusal| refusal.text)?.0;
+                if !(1..=MAX_SIZE).contains(&size) {
+                    return Err("--size is between 1 byte and 20GiB.".into());
+                }
+                wanted.size = Some(size);
+            }
+            "--disk" => wanted.with_disk = true,
             other => wanted.run.take(other, &mut words, &WORDS)?,
         }
     }
@@ -108,7 +165,14 @@ fn measure(word: &str, wanted: &BenchArguments) -> io::Result<Value> {
         "preview" => placement::previews(times(200, 1500)),
         "import" => imports::imports(times(1, 5), wanted.images.as_deref()),
         "class" => class::class(times(20, 100)),
-        "launch" => peers::beside_runc(times(10, 100)),
+        "launch" => peers::beside_runc(times(10, 100), wanted.with_disk),
+        "mounts" => mounted::mounted(times(10, 100)),
+        "upload" => transfer::upload(wanted.size(), times(1, 3)),
+        "download" => transfer::download(wanted.size(), times(1, 5)),
+        "archive" => crowded::archives(wanted.run.quick),
+        "million" => crowded::million(wanted.run.quick),
+        "proxy" => proxy::proxied(times(1, 3), seconds(2, 10)),
+        "ssh" => ssh::ssh(wanted.size(), times(1, 3)),
         "burst20" => peers::beside_podman(20),
         "burst100" => peers::beside_podman(100),
         _ => Err(io::Error::other("this cannot be measured")),
@@ -269,6 +333,24 @@ fn targets(figures: &Map<String, Value>, boot: Option<&Value>) -> Value {
         &|v| v <= 3.0,
     );
     row(
+        "launch p50 with a limit on the disk, ms more than without",
+        "≤ 10",
+        number("launch", "/with_disk/p50_more_ms"),
+        &|v| v <= 10.0,
+    );
+    row(
+        "launch p50 with a limit on the disk, × runc run (whole)",
+        "≤ 1",
+        number("launch", "/with_disk/p50_ratio_to_runc_whole"),
+        &|v| v <= 1.0,
+    );
+    row(
+        "launch p50 with a network and three folders, × without",
+        "≤ 1.3",
+        number("mounts", "/p50_ratio"),
+        &|v| v <= 1.3,
+    );
+    row(
         "20 at once, × faster than podman",
         "≥ 5",
         number("burst20", "/times_faster_than_podman"),
@@ -280,8 +362,135 @@ fn targets(figures: &Map<String, Value>, boot: Option<&Value>) -> Value {
         number("burst100", "/times_faster_than_podman"),
         &|v| v >= 5.0,
     );
+    for (what, target, word, at, is_met) in CARRIED {
+        row(what, target, number(word, at), &is_met);
+    }
     Value::Array(rows)
 }
+
+/// A promise of what carries bytes: what, its target, the word and place of its figure, and whether a value meets it.
+type CarriedTarget = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(f64) -> bool,
+);
+
+const CARRIED: [CarriedTarget; 16] = [
+    (
+        "upload, × a plain write with the same syncs",
+        "≥ 0.9",
+        "upload",
+        "/ratio_to_plain_write",
+        |v| v >= 0.9,
+    ),
+    (
+        "download, × nginx",
+        "≥ 0.9",
+        "download",
+        "/plain/ratio_to_nginx",
+        |v| v >= 0.9,
+    ),
+    (
+        "download under TLS, × nginx",
+        "≥ 0.8",
+        "download",
+        "/tls/ratio_to_nginx",
+        |v| v >= 0.8,
+    ),
+    (
+        "zip of 100,000 files, KiB of memory more",
+        "≤ 32768",
+        "archive",
+        "/zip/grown_kib",
+        |v| v <= 32_768.0,
+    ),
+    (
+        "tar of 100,000 files, KiB of memory more",
+        "≤ 32768",
+        "archive",
+        "/tar/grown_kib",
+        |v| v <= 32_768.0,
+    ),
+    (
+        "first page of a million files, cold, ms",
+        "≤ 3000",
+        "million",
+        "/first_page_cold_ms",
+        |v| v <= 3000.0,
+    ),
+    (
+        "first page of a million files, warm, ms, p50",
+        "≤ 50",
+        "million",
+        "/first_page_warm/p50",
+        |v| v <= 50.0,
+    ),
+    (
+        "removal of a million files answers, ms",
+        "≤ 100",
+        "million",
+        "/removal_answered_ms",
+        |v| v <= 100.0,
+    ),
+    (
+        "a session's write while a million files go, ms, longest",
+        "≤ 100",
+        "million",
+        "/writer_while_purged/write/most",
+        |v| v <= 100.0,
+    ),
+    (
+        "app proxy, requests a second, × nginx",
+        "≥ 0.9",
+        "proxy",
+        "/requests_ratio_to_nginx",
+        |v| v >= 0.9,
+    ),
+    (
+        "app proxy, a request's p50 more than straight, ms",
+        "≤ 0.3",
+        "proxy",
+        "/added_p50_ms",
+        |v| v <= 0.3,
+    ),
+    (
+        "app proxy, echo of a WebSocket, p50 more than by nginx, ms",
+        "≤ 0.3",
+        "proxy",
+        "/echo_p50_ms_more_than_nginx",
+        |v| v <= 0.3,
+    ),
+    (
+        "SSH, bytes in, × OpenSSH's server",
+        "≥ 0.9",
+        "ssh",
+        "/in_ratio_to_sshd",
+        |v| v >= 0.9,
+    ),
+    (
+        "SSH, bytes out, × OpenSSH's server",
+        "≥ 0.9",
+        "ssh",
+        "/out_ratio_to_sshd",
+        |v| v >= 0.9,
+    ),
+    (
+        "200 open SSH connections, KiB of memory",
+        "≤ 61440",
+        "ssh",
+        "/open/grown_kib",
+        |v| v <= 61_440.0,
+    ),
+    (
+        "200 SSH connections were asked for, open",
+        "200",
+        "ssh",
+        "/open/open",
+        |v| v >= 200.0,
+    ),
+];
 
 #[cfg(test)]
 mod tests {
@@ -296,6 +505,13 @@ mod tests {
         let quick = read(&words("--quick")).unwrap().run.what;
         assert_eq!(quick.len(), WORDS.len() - 1);
         assert!(read(&words("lunch")).err().unwrap().contains("lunch"));
+        let sized = read(&words("--size 3GiB --disk upload")).unwrap();
+        assert_eq!((sized.size(), sized.with_disk), (3 << 30, true));
+        assert_eq!(read(&words("--quick ssh")).unwrap().size(), QUICK_SIZE);
+        assert_eq!(read(&words("upload")).unwrap().size(), SIZE);
+        for wrong in ["--size 21GiB", "--size 0", "--size x", "--size"] {
+            assert!(read(&words(wrong)).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -8,22 +8,37 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use base::figures::{milliseconds, ms, quantile, ratio, round};
-use fardel::doors::bench::launches::{at_once, burst, clock, hundredths, sequential, span};
+use fardel::doors::bench::launches::{
+    at_once, burst, clock, hundredths, import, in_turns, span, usual,
+};
 use serde_json::{Value, json};
 
 use super::bundle;
-use super::subject::ScratchDirectory;
+use super::subject::{BenchServer, ScratchDirectory};
 use super::tiny::{Tiny, installed, output};
 
-/// Launches one after the other, in turns with `runc run`, so that both meet the same load.
-pub(super) fn beside_runc(count: usize) -> io::Result<Value> {
+/// What a session with a limit of its own on the disk may write.
+const DISK: u64 = 1 << 30;
+
+/// Launches one after the other, in turns with `runc run`, so that both meet the same load; where `with_disk`, each turn also
+/// launches a session with a limit of its own on the disk.
+pub(super) fn beside_runc(count: usize, with_disk: bool) -> io::Result<Value> {
     let tiny = Tiny::make()?;
     let work = ScratchDirectory::new("runc")?;
     let runc = installed("runc")
         .then(|| Runc::prepare(&work, &tiny))
         .transpose()?;
     let (mut runc_process, mut runc_whole) = (Vec::new(), Vec::new());
-    let ours = sequential(&tiny, count, &mut |number| {
+    let (subject, _) = BenchServer::fresh("launch")?;
+    let mut local = subject.local()?;
+    import(&mut local, &tiny.archive())?;
+    let mut requests = vec![usual()];
+    if with_disk {
+        let mut limited = usual();
+        limited["resources"]["disk"] = json!(DISK);
+        requests.push(limited);
+    }
+    let all = in_turns(&mut local, &requests, count, &mut |number| {
         let Some(runc) = &runc else {
             return Ok(());
         };
@@ -34,6 +49,8 @@ pub(super) fn beside_runc(count: usize) -> io::Result<Value> {
         }
         Ok(())
     })?;
+    let ours = all.first();
+    let ours = ours.ok_or_else(|| io::Error::other("nothing was launched"))?;
     let p50 = |samples: &[f64]| quantile(samples, 0.5);
     let mut figure = ours.figure();
     figure["runc"] = json!(runc.as_ref().map(|runc| json!({
@@ -45,6 +62,17 @@ pub(super) fn beside_runc(count: usize) -> io::Result<Value> {
     })));
     figure["p50_ratio_to_runc_process"] = json!(ratio(p50(&ours.process), p50(&runc_process)));
     figure["p50_ratio_to_runc_whole"] = json!(ratio(p50(&ours.process), p50(&runc_whole)));
+    if let Some(limited) = all.get(1) {
+        let more = p50(&limited.process)
+            .zip(p50(&ours.process))
+            .map(|(limited, ours)| round(limited - ours));
+        figure["with_disk"] = json!({
+            "disk_bytes": DISK,
+            "request_to_process": milliseconds(&limited.process),
+            "p50_more_ms": more,
+            "p50_ratio_to_runc_whole": ratio(p50(&limited.process), p50(&runc_whole)),
+        });
+    }
     Ok(figure)
 }
 

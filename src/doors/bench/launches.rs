@@ -93,18 +93,39 @@ pub fn sequential(
     let (subject, _) = BenchServer::fresh("launch")?;
     let mut local = subject.local()?;
     import(&mut local, &tiny.archive())?;
-    let mut samples = LaunchSamples::default();
+    let mut all = in_turns(&mut local, &[usual()], count, beside)?;
+    Ok(all.pop().unwrap_or_default())
+}
+
+/// The request of a session that is launched one after the other: the tiny image and its clock.
+pub fn usual() -> Value {
+    json!({
+        "kind": "batch", "image": IMAGE, "command": ["date", "+%s%N"],
+        "resources": {"cpu": 1, "memory": 256 << 20},
+    })
+}
+
+/// `count` sessions of each of these requests, in turns, so that all of them meet the same load; samples by request.
+/// Their command prints `date +%s%N`. `beside` as of `sequential`, after each turn.
+pub fn in_turns(
+    local: &mut Connection,
+    requests: &[Value],
+    count: usize,
+    beside: &mut dyn FnMut(usize) -> io::Result<()>,
+) -> io::Result<Vec<LaunchSamples>> {
+    let mut all: Vec<LaunchSamples> = requests.iter().map(|_| LaunchSamples::default()).collect();
     for number in 0..=count {
-        let ours = launch_one(&mut local)?;
-        beside(number)?;
-        if number == 0 {
-            continue;
+        for (request, samples) in requests.iter().zip(&mut all) {
+            let ours = launch_one(local, request)?;
+            if number > 0 {
+                samples.process.push(ours.process);
+                samples.answer.push(ours.answer);
+                samples.end.push(ours.end);
+            }
         }
-        samples.process.push(ours.process);
-        samples.answer.push(ours.answer);
-        samples.end.push(ours.end);
+        beside(number)?;
     }
-    Ok(samples)
+    Ok(all)
 }
 
 struct Spans {
@@ -113,16 +134,9 @@ struct Spans {
     end: f64,
 }
 
-fn launch_one(local: &mut Connection) -> io::Result<Spans> {
-    let body = json!({
-        "kind": "batch", "image": IMAGE, "command": ["date", "+%s%N"],
-        "resources": {"cpu": 1, "memory": 256 << 20},
-    });
+fn launch_one(local: &mut Connection, body: &Value) -> io::Result<Spans> {
     let (at, began) = (clock(), Instant::now());
-    let session = local
-        .post("/api/v1/sessions", &body)?
-        .good("launch")?
-        .json();
+    let session = local.post("/api/v1/sessions", body)?.good("launch")?.json();
     let answer = began.elapsed();
     let id = session["id"].as_str().unwrap_or_default().to_owned();
     let over = local
@@ -166,7 +180,7 @@ pub fn at_once(count: usize, tiny: &Tiny) -> io::Result<Vec<f64>> {
     let (subject, _) = BenchServer::fresh("burst")?;
     let mut local = subject.local()?;
     import(&mut local, &tiny.archive())?;
-    launch_one(&mut local)?;
+    launch_one(&mut local, &usual())?;
     let body = json!({
         "kind": "batch", "image": IMAGE,
         "command": ["sh", "-c", "date +%s%N; exec sleep 600"],

@@ -86,7 +86,13 @@ impl BenchServer {
         Ok((subject, took))
     }
 
-    /// Starts the server; gives the time from there to the first answer of 200 over TCP.
+    /// Other settings from its next start on, in place of those that it was made with.
+    pub fn change(&mut self, more: &'static [(&'static str, &'static str)]) {
+        self.more = more;
+    }
+
+    /// Starts the server; gives the time from there to the first answer of 200 over TCP,
+    /// or over the local socket where TCP speaks TLS.
     pub fn start(&mut self) -> io::Result<Duration> {
         let said = fs::File::create(self.place.path().join("said"))?;
         let began = Instant::now();
@@ -108,7 +114,7 @@ impl BenchServer {
         );
         loop {
             let answers = self
-                .tcp(&[])
+                .plain()
                 .and_then(|mut c| c.get("/healthz"))
                 .is_ok_and(|answer| answer.status == 200);
             if answers {
@@ -124,12 +130,36 @@ impl BenchServer {
         }
     }
 
+    /// A connection without TLS.
+    fn plain(&self) -> io::Result<Connection> {
+        match self.more.contains(&("FARDEL_TLS", "on")) {
+            true => self.local(),
+            false => self.tcp(&[]),
+        }
+    }
+
     /// Ends the server by SIGTERM and waits.
     pub fn leave(&mut self) {
         if let Some(mut child) = self.server.take() {
             let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
             let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
             let _ = child.wait();
+        }
+    }
+
+    /// Unmounts what a server leaves to the one that comes after it: the file systems that hold folders to their limits.
+    fn unmount(&self) {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+        let own: Vec<&Path> = points
+            .map(Path::new)
+            .filter(|point| point.starts_with(self.place.path()))
+            .collect();
+        // What lies deeper was mounted later.
+        for point in own.into_iter().rev() {
+            if let Err(error) = nix::mount::umount2(point, nix::mount::MntFlags::MNT_DETACH) {
+                eprintln!("{} stays mounted: {error}", point.display());
+            }
         }
     }
 
@@ -255,6 +285,7 @@ impl Drop for BenchServer {
             }
             self.leave();
         }
+        self.unmount();
     }
 }
 

@@ -234,7 +234,8 @@ pub(super) fn empty(trash: &Path) -> io::Result<()> {
         all => all?,
     };
     let since = Instant::now();
-    let go_on = || since.elapsed() < EMPTYING;
+    let in_time = || since.elapsed() < EMPTYING;
+    let go_on = crate::trees::with_rests(&in_time);
     for one in all.flatten() {
         if !go_on() {
             break;
