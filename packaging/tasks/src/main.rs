@@ -321,7 +321,8 @@ fn package_stages(gate: &mut Gate, binary: &Path) {
 /// Shorter: a fault of one seed in thousands stays for another night.
 const LONG_SIMULATION_MINUTES: &str = "30";
 
-/// Seeds by which the promises of the queue are held, by the rules alone. Fewer: a fault of one in thousands stays.
+/// Seeds by which the promises of the queue are held, by the rules alone; and rounds in which a session races the server for
+/// a path of a folder. Fewer: a fault of one in thousands stays.
 const TEN_THOUSAND: &str = "10000";
 
 /// Students of the class that comes in by CSV. Fewer: the promise is of eighty.
@@ -334,6 +335,12 @@ fn shows(gate: &mut Gate, binary: &Path) {
             .words("test --release --locked --test suite -- --nocapture")
             .words("no_stranger_no_sum_no_circle reserved_devices who_is_preempted_said_so")
             .variable("FARDEL_RULE_SEEDS", TEN_THOUSAND)
+            .run()
+    });
+    gate.stage("ten thousand races", || {
+        Program::cargo()
+            .words("test --release --locked -p store no_operation_follows -- --nocapture")
+            .variable("FARDEL_RACES", TEN_THOUSAND)
             .run()
     });
     gate.stage("audit log at its size", || audit::at_size(binary));
