@@ -16,6 +16,7 @@ mod images;
 mod inside;
 mod life;
 mod limits;
+mod mounted_folders;
 mod neighbours;
 mod networks;
 mod start_up;
