@@ -22,6 +22,7 @@ mod networks;
 mod start_up;
 mod sudo;
 mod supervision;
+mod two_owners;
 mod unified;
 mod volumes;
 mod whole;

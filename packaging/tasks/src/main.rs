@@ -325,6 +325,9 @@ const LONG_SIMULATION_MINUTES: &str = "30";
 /// a path of a folder. Fewer: a fault of one in thousands stays.
 const TEN_THOUSAND: &str = "10000";
 
+/// MiB that the folders of each of two users may take. Lower: what a file system keeps for itself is more of it.
+const ONE_GIB: &str = "1024";
+
 /// Students of the class that comes in by CSV. Fewer: the promise is of eighty.
 const EIGHTY: &str = "80";
 
@@ -341,6 +344,14 @@ fn shows(gate: &mut Gate, binary: &Path) {
         Program::cargo()
             .words("test --release --locked -p store no_operation_follows -- --nocapture")
             .variable("FARDEL_RACES", TEN_THOUSAND)
+            .run()
+    });
+    gate.stage("folders of 1 GiB each", || {
+        Program::cargo()
+            .words(
+                "test --release --locked --test suite a_session_and_an_upload_stop -- --nocapture",
+            )
+            .variable("FARDEL_FOLDER_MIB", ONE_GIB)
             .run()
     });
     gate.stage("audit log at its size", || audit::at_size(binary));
