@@ -72,8 +72,9 @@ usage: cargo ci quick | full | release | nightly [--tested [--linted]]
             from which seed
   apps      JupyterLab and five other apps as their makers ship them, installed, opened and used in a browser; on the
             release build, some forty minutes
-  shows     what is promised of a large site: ten thousand seeds, ten million rows of the audit log, classes of 80 and
-            100, pages of 500 users, a catalog of 2,000 users while 50 click; on the release build, some two hours
+  shows     what is promised of a large site: ten thousand seeds, ten thousand races for a path of a folder, folders of
+            1 GiB, ten million rows of the audit log, classes of 80 and 100, pages of 500 users, a catalog of 2,000 users
+            while 50 click; on the release build, some two hours
   slurm     a day of 2,000 jobs under Debian's own Slurm and under the release build's scheduler, with the same figures
             of both; some 25 minutes for each order
   deb       the Debian package of the release build; its path is the last line
