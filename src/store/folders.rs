@@ -46,6 +46,8 @@ pub mod listing;
 mod names;
 pub mod ordered;
 pub mod position;
+#[cfg(test)]
+mod races_test;
 pub mod removed;
 pub mod search;
 mod sorted_names;

@@ -16,6 +16,7 @@ pub(crate) mod fake_machine;
 mod folder_browsing;
 mod folder_files;
 mod folder_owners;
+mod folder_rights;
 mod folder_shares;
 mod forgotten;
 mod gpus;

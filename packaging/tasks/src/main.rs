@@ -72,8 +72,9 @@ usage: cargo ci quick | full | release | nightly [--tested [--linted]]
             from which seed
   apps      JupyterLab and five other apps as their makers ship them, installed, opened and used in a browser; on the
             release build, some forty minutes
-  shows     what is promised of a large site: ten thousand seeds, ten million rows of the audit log, classes of 80 and
-            100, pages of 500 users, a catalog of 2,000 users while 50 click; on the release build, some two hours
+  shows     what is promised of a large site: ten thousand seeds, ten thousand races for a path of a folder, folders of
+            1 GiB, ten million rows of the audit log, classes of 80 and 100, pages of 500 users, a catalog of 2,000 users
+            while 50 click; on the release build, some two hours
   slurm     a day of 2,000 jobs under Debian's own Slurm and under the release build's scheduler, with the same figures
             of both; some 25 minutes for each order
   deb       the Debian package of the release build; its path is the last line
@@ -321,8 +322,12 @@ fn package_stages(gate: &mut Gate, binary: &Path) {
 /// Shorter: a fault of one seed in thousands stays for another night.
 const LONG_SIMULATION_MINUTES: &str = "30";
 
-/// Seeds by which the promises of the queue are held, by the rules alone. Fewer: a fault of one in thousands stays.
+/// Seeds by which the promises of the queue are held, by the rules alone; and rounds in which a session races the server for
+/// a path of a folder. Fewer: a fault of one in thousands stays.
 const TEN_THOUSAND: &str = "10000";
+
+/// MiB that the folders of each of two users may take. Lower: what a file system keeps for itself is more of it.
+const ONE_GIB: &str = "1024";
 
 /// Students of the class that comes in by CSV. Fewer: the promise is of eighty.
 const EIGHTY: &str = "80";
@@ -334,6 +339,20 @@ fn shows(gate: &mut Gate, binary: &Path) {
             .words("test --release --locked --test suite -- --nocapture")
             .words("no_stranger_no_sum_no_circle reserved_devices who_is_preempted_said_so")
             .variable("FARDEL_RULE_SEEDS", TEN_THOUSAND)
+            .run()
+    });
+    gate.stage("ten thousand races", || {
+        Program::cargo()
+            .words("test --release --locked -p store no_operation_follows -- --nocapture")
+            .variable("FARDEL_RACES", TEN_THOUSAND)
+            .run()
+    });
+    gate.stage("folders of 1 GiB each", || {
+        Program::cargo()
+            .words(
+                "test --release --locked --test suite a_session_and_an_upload_stop -- --nocapture",
+            )
+            .variable("FARDEL_FOLDER_MIB", ONE_GIB)
             .run()
     });
     gate.stage("audit log at its size", || audit::at_size(binary));

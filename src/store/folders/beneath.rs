@@ -66,7 +66,7 @@ impl FolderTop {
                 Err(Errno::EXIST) => false,
                 Err(error) => return Err(failed(doing, path)(error)),
             };
-            let below = walk(here.as_fd(), name, DIRECTORY).map_err(failed(doing, path))?;
+            let below = directory_in(here.as_fd(), name).map_err(failed(doing, path))?;
             if is_new {
                 give(here.as_fd(), below.as_fd(), true).map_err(fault(doing))?;
                 sync(here.as_fd()).map_err(fault(doing))?;
@@ -75,6 +75,11 @@ impl FolderTop {
         }
         Ok(here)
     }
+}
+
+/// Opens a directory by its name in one that is open, however the path to that one reads by now.
+pub(super) fn directory_in(parent: BorrowedFd<'_>, name: &[u8]) -> Result<OwnedFd, Errno> {
+    walk(parent, name, DIRECTORY)
 }
 
 /// A path as the kernel walks it; the top has a name there.

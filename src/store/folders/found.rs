@@ -62,18 +62,23 @@ impl FoundFolder {
     ///
     /// Errors: `quota.exceeded`.
     pub(super) fn refuse_beyond_limit(&self, bytes: u64) -> Result<(), FolderError> {
+        match self.room()? {
+            Some(room) if room < bytes => Err(self
+                .exceeded(false)
+                .unwrap_or_else(|| refusals::disk_full().into())),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Bytes that the owner's folders may still take; None where they lie in no scope. Costs one look at the file system.
+    pub(super) fn room(&self) -> Result<Option<u64>, FolderError> {
         if self.scope.is_none() {
-            return Ok(());
+            return Ok(None);
         }
         // Within a scope the kernel tells of the room that its limit leaves.
         let stat = rustix::fs::statvfs(&self.own);
         let stat = stat.map_err(|error| fault("look at the room of a folder")(error.into()))?;
-        match stat.f_bavail.saturating_mul(stat.f_frsize) < bytes {
-            true => Err(self
-                .exceeded(false)
-                .unwrap_or_else(|| refusals::disk_full().into())),
-            false => Ok(()),
-        }
+        Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize)))
     }
 
     /// What there was no room for: in a full scope that is no fault of the machine's disk.

@@ -180,7 +180,10 @@ impl StagingWriter {
         if more > limit.saturating_sub(self.at) {
             return Err(refusals::upload_longer_than_declared(limit).into());
         }
-        self.found.refuse_beyond_limit(more)?;
+        if let Err(refused) = self.found.refuse_beyond_limit(more) {
+            self.write_what_fits(bytes);
+            return Err(refused);
+        }
         refuse_full_disk(&self.disk, more)?;
         let doing = "write an uploaded file";
         let written = self.part.write_all_at(bytes, self.at);
@@ -197,6 +200,17 @@ impl StagingWriter {
             self.synced = self.at;
         }
         Ok(())
+    }
+
+    /// Takes the begin of what the owner's folders may not take whole: an upload stops where a session's write does. Its next
+    /// piece begins behind it.
+    fn write_what_fits(&mut self, bytes: &[u8]) {
+        let room = self.found.room().ok().flatten().unwrap_or(0);
+        let fits = usize::try_from(room).unwrap_or(0).min(bytes.len());
+        // Sessions write meanwhile: what of it found no place does not count either.
+        if fits > 0 && self.part.write_all_at(&bytes[..fits], self.at).is_ok() {
+            self.at += fits as u64;
+        }
     }
 
     /// Keeps what came over a loss of power and gives how far the file is. A piece without the checksum that came with it,

@@ -298,7 +298,7 @@ fn a_pause_stops_the_clock_and_refuses_exec() {
     );
 }
 
-/// New files and those of the environment that are changed count; what is removed is free again.
+/// What is removed is free again.
 #[test]
 fn a_session_writes_to_its_disk_up_to_its_limit() {
     const NAME: &str = "a_session_writes_to_its_disk_up_to_its_limit";
@@ -333,4 +333,38 @@ fn a_session_writes_to_its_disk_up_to_its_limit() {
     }
     assert!(!mounted() && !image.exists());
     assert!(!ground.runtime.own_files(&order.name).exists());
+}
+
+/// A file of the environment that is changed is copied whole: it counts as one that is new.
+#[test]
+fn what_a_session_changes_of_its_environment_counts_against_its_disk() {
+    const NAME: &str = "what_a_session_changes_of_its_environment_counts_against_its_disk";
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    if !std::path::Path::new("/dev/loop-control").exists() {
+        return skips::skip(NAME, "there are no loop devices");
+    }
+    let layer = ground.directory.path().join("layer");
+    std::fs::create_dir_all(layer.join("opt")).expect("made");
+    // Bytes, and no holes: those would be copied as holes.
+    for (name, size) in [("large", 80 * MIB), ("half", 40 * MIB)] {
+        let bytes = vec![7; usize::try_from(size).expect("small")];
+        std::fs::write(layer.join("opt").join(name), bytes).expect("written");
+    }
+    let mut order = ground.shell(
+        "cd /opt || exit 2
+        echo x >> large && exit 3
+        [ \"$(stat -c %s large)\" -eq 83886080 ] || exit 4
+        echo x >> half || exit 5
+        [ \"$(df -B1 --output=used / | tail -n 1)\" -ge 41943040 ] || exit 6
+        head -c 30000000 /dev/zero > more && exit 7
+        rm more half && sync || exit 8
+        head -c 50000000 /dev/zero > more || exit 9
+        exit 77",
+    );
+    order.root.layers = vec![layer];
+    order.disk_bytes = Some(64 * MIB);
+    let (record, text) = ground.run(&order);
+    assert_eq!(record.code, 77, "{text}");
 }

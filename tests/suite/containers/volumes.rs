@@ -1,13 +1,18 @@
-//! A session that mounts a folder on a volume: it reads and writes there, and starts no more once the volume is gone.
+//! Sessions that mount a folder on a volume: they read and write there, also when the volume goes while they run, and none
+//! starts once it is gone.
 
 use std::fs;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use base::observe::Clock;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use node::images::ImageDirectory;
 use node::runtime::{Runtime, RuntimePaths};
 use node::{LocalNode, NodeOptions};
+use rules::folder_path::FolderPath;
 use rules::names::{FolderId, NodeId, VolumeId};
 use store::folders::FolderStore;
 use store::volumes::VolumeShelf;
@@ -18,6 +23,16 @@ use super::folder_limits::{UnmountedBelow, assign, ended, session};
 use super::images::NoImages;
 
 const NODE: NodeId = NodeId(Uuid::from_u128(1));
+
+/// Waits until a session has written once more.
+fn counted_on(place: &Path) {
+    let count = || fs::read_to_string(place.join("count")).unwrap_or_default();
+    let (before, until) = (count(), Instant::now() + super::folder_limits::TIMEOUT);
+    while count() == before || count().is_empty() {
+        assert!(Instant::now() < until, "nothing comes behind {before:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_writes_to_a_folder_on_a_volume_and_starts_not_without_it() {
@@ -64,19 +79,48 @@ async fn a_session_writes_to_a_folder_on_a_volume_and_starts_not_without_it() {
     let (mut link, theirs) = base::link::local();
     let runs = tokio::spawn(machine.run(theirs));
     let writes = session(1, folder, "echo here > /data/a && exit 77");
-    link.send(assign(1, vec![writes.clone()]));
+    let stays = session(
+        3,
+        folder,
+        "n=0
+        while [ ! -e /data/stop ]; do n=$((n + 1)); echo $n > /data/count; sleep 0.05; done
+        echo last > /data/last && exit 77",
+    );
+    link.send(assign(1, vec![writes.clone(), stays.clone()]));
     assert_eq!(ended(&mut link, writes.name).await, Ok(77));
     let name = folder.to_string();
     let shard = volume.join("folders").join(&name[name.len() - 2..]);
     let file = shard.join(&name).join("data/a");
     assert_eq!(fs::read_to_string(file).expect("there"), "here\n");
+    // A way to the volume that stays when it is gone from its place.
+    let open = fs::File::open(shard.join(&name).join("data")).expect("there");
+    let held = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
+    counted_on(&held);
+    let path = |text: &str| FolderPath::parse(text).expect(text);
+    let put = folders.make_directory(folder, &path("before"));
+    put.expect("it is there");
     umount2(&volume, MntFlags::MNT_DETACH).expect("it was mounted");
+    let refused = folders.make_directory(folder, &path("after"));
+    let refused = refused.expect_err("it is gone");
+    assert_eq!(refused.code(), Some("volume.absent"));
+    // Who had it keeps it.
+    counted_on(&held);
+    let names = || {
+        let all = fs::read_dir(&held).expect("a directory");
+        all.map(|one| one.expect("an entry").file_name())
+            .collect::<Vec<_>>()
+    };
+    assert!(!names().contains(&"after".into()), "{:?}", names());
     let late = session(2, folder, "echo there > /data/b && exit 77");
-    link.send(assign(2, vec![writes.clone(), late.clone()]));
+    link.send(assign(2, vec![writes.clone(), stays.clone(), late.clone()]));
     let refused = ended(&mut link, late.name).await.expect_err("it is gone");
     assert!(refused.contains("/data"), "{refused}");
     let below = fs::read_dir(&volume).expect("a directory").count();
     assert_eq!(below, 0, "nothing is written below");
+    fs::write(held.join("stop"), "").expect("written");
+    assert_eq!(ended(&mut link, stays.name).await, Ok(77));
+    let last = fs::read_to_string(held.join("last"));
+    assert_eq!(last.expect("there"), "last\n");
     link.send(assign(3, Vec::new()));
     loop {
         let report = tokio::time::timeout(super::folder_limits::TIMEOUT, link.report()).await;

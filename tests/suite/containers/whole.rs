@@ -31,6 +31,15 @@ pub(super) struct Whole {
 impl Whole {
     /// None where this machine runs no container, which it says of the test of that name.
     pub(super) fn begin(name: &'static str, host_environment: bool) -> Option<Self> {
+        Self::laid(name, host_environment, "node")
+    }
+
+    /// The same with one directory for server and node, as on a box: sessions mount folders, which are held to their limits.
+    pub(super) fn with_folders(name: &'static str) -> Option<Self> {
+        Self::laid(name, true, "server")
+    }
+
+    fn laid(name: &'static str, host_environment: bool, data_of_node: &str) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let at = |name: &str| folder.path().join(name);
         let data = at("server").display().to_string();
@@ -44,7 +53,7 @@ impl Whole {
         fs::create_dir_all(settings.data.join("run")).expect("a directory");
         let server = Server::in_memory(settings, Clock::system()).expect("a server in memory");
         let places = RuntimePaths {
-            data: at("node"),
+            data: at(data_of_node),
             run: at("run"),
             shim_binary: env!("CARGO_BIN_EXE_fardel").into(),
         };
@@ -66,6 +75,9 @@ impl Whole {
         if let Some(finding) = findings.find(|finding| finding.prevents_containers) {
             skips::skip(name, &finding.what);
             return None;
+        }
+        if places.data == server.settings().data {
+            server.bring_scopes(machine.scopes());
         }
         let streams = machine.streams();
         server.bring_streams(Arc::clone(&streams));
