@@ -44,10 +44,12 @@ impl Doors {
         let place = parts.headers.get("location");
         let offset = parts.headers.get("upload-offset");
         let told = [place, offset].map(|one| one.and_then(|one| one.to_str().ok()));
-        let said = match serde_json::from_slice(&bytes) {
-            Ok(said) => said,
-            Err(_) => json!({"location": told[0], "offset": told[1]}),
-        };
+        let mut said = serde_json::from_slice(&bytes).unwrap_or_else(|_| json!({}));
+        if let Some(said) = said.as_object_mut() {
+            for (name, told) in ["location", "offset"].into_iter().zip(told) {
+                said.entry(name).or_insert_with(|| json!(told));
+            }
+        }
         (parts.status.as_u16(), said)
     }
 
