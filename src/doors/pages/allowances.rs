@@ -281,7 +281,7 @@ async fn create(
     }
 }
 
-/// What was typed, as the action takes it. Errors: `policy.limit-invalid`, `allowance.time-invalid`, each at its field.
+/// What was typed, as the action takes it. Errors: `policy.limit-invalid`, `span.invalid`, `allowance.time-invalid`, each at its field.
 fn body(console: &PagesContext, sent: &TypedAllowance) -> Result<NewAllowanceBody, Refusal> {
     let key = key_of(&sent.key);
     let mut limits = PolicyLimits::NONE;
@@ -290,7 +290,7 @@ fn body(console: &PagesContext, sent: &TypedAllowance) -> Result<NewAllowanceBod
     if value.is_none() {
         return Err(refusals::allowance_empty().at("/value"));
     }
-    let span = launch::span(&sent.time).ok().flatten();
+    let span = launch::span(&sent.time).map_err(|refusal| refusal.at("/time"))?;
     let span = span.ok_or_else(|| refusals::allowance_time_invalid().at("/time"))?;
     Ok(NewAllowanceBody {
         level: TenantLevel::parse(&sent.level).unwrap_or(TenantLevel::User),

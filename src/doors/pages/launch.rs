@@ -734,7 +734,7 @@ fn partition(typed: &str) -> Result<Option<MigProfile>, Refusal> {
     }
 }
 
-/// `30m`, `4h`, `2d`, `90` (seconds), or nothing.
+/// `30m`, `4h`, `2d`, `90s`, or nothing. A number without its unit is refused: "12" beside "12h" is no twelve seconds.
 pub(super) fn span(typed: &str) -> Result<Option<u64>, Refusal> {
     let typed = typed.trim().to_lowercase();
     if typed.is_empty() {
@@ -746,6 +746,7 @@ pub(super) fn span(typed: &str) -> Result<Option<u64>, Refusal> {
         .unwrap_or(typed.len());
     let number: u64 = typed[..digits].parse().map_err(|_| wrong())?;
     let seconds = match typed[digits..].trim() {
+        "" if number > 0 => return Err(refusals::span_unit_missing(number)),
         "" | "s" => 1,
         "m" | "min" => 60,
         "h" => 3600,
@@ -1434,7 +1435,8 @@ mod tests {
     fn spans_are_read_as_users_write_them() {
         for (typed, seconds) in [
             ("", None),
-            ("90", Some(90)),
+            ("0", Some(0)),
+            ("90s", Some(90)),
             ("30m", Some(1800)),
             ("4 h", Some(14_400)),
             ("2d", Some(172_800)),
@@ -1444,6 +1446,8 @@ mod tests {
         for typed in ["soon", "-1", "3y", "99999999999999999999d"] {
             assert!(span(typed).is_err(), "{typed} was taken");
         }
+        let asked = span("12").expect_err("no unit").to_string();
+        assert!(asked.contains("12s") && asked.contains("12h"), "{asked}");
     }
 
     #[test]

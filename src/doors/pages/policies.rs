@@ -569,7 +569,7 @@ fn example(key: LimitKey) -> &'static str {
     }
 }
 
-/// What was typed into a field; None for nothing. Errors: `policy.limit-invalid` at the field.
+/// What was typed into a field; None for nothing. Errors: `policy.limit-invalid`, `span.invalid`, at the field.
 pub(super) fn read(key: LimitKey, text: &str) -> Result<Option<u64>, Refusal> {
     let text = text.trim();
     if text.is_empty() {
@@ -590,7 +590,11 @@ pub(super) fn read(key: LimitKey, text: &str) -> Result<Option<u64>, Refusal> {
             .ok()
             .filter(|bytes| *bytes >= MIN_FOLDER_BYTES)
             .map(|bytes| bytes.0),
-        LimitKey::RuntimeSeconds => launch::span(text).ok().flatten(),
+        LimitKey::RuntimeSeconds => {
+            // Says which units there are, where one is missing.
+            let span = launch::span(text);
+            span.map_err(|refusal| refusal.at(format!("/{}", key.word())))?
+        }
         LimitKey::Waiting | LimitKey::Sessions => text.parse().ok(),
         LimitKey::Priority => {
             let most = u64::from(MAX_PRIORITY);
@@ -866,5 +870,12 @@ mod tests {
             let again = read(LimitKey::RuntimeSeconds, &shown);
             assert_eq!(again, Ok(Some(seconds)), "{shown}");
         }
+    }
+
+    #[test]
+    fn a_time_limit_without_a_unit_is_refused() {
+        let refusal = read(LimitKey::RuntimeSeconds, "12").expect_err("no unit");
+        assert_eq!(refusal.code, "span.invalid");
+        assert_eq!(refusal.pointer.as_deref(), Some("/runtime_seconds"));
     }
 }
