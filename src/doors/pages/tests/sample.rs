@@ -41,7 +41,9 @@ use super::super::images::environments::{
     EnvironmentDetailPage, EnvironmentImageLine, EnvironmentLine, EnvironmentsPage,
 };
 use super::super::images::{ImageDetailPage, ImageUse, ImagesPage, ImportRow};
-use super::super::launch::{self, LaunchFields, LaunchPage, NamedSize, SizePicker, Slider};
+use super::super::launch::{
+    self, LaunchFields, LaunchPage, NamedSize, SizePicker, Slider, UsualRuntime,
+};
 use super::super::layout::{AnnouncementBanner, Nav, PageLayout, SignedInUser, SiteLook, Theme};
 use super::super::login::{LoginCodePage, LoginPage};
 use super::super::me::{MePage, OwnActRow, OwnMail, OwnTokenRow};
@@ -2002,6 +2004,10 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
         groups: Vec::new(),
         mounts: vec!["home".into(), "data".into(), "kim/images:ro".into()],
         name_hint: "calm-otter".into(),
+        runtime: UsualRuntime {
+            hint: "12h".into(),
+            told: t.launch_max_runtime_usual("12 h", "default"),
+        },
         preview,
     }
 }
