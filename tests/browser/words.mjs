@@ -69,6 +69,8 @@ test("the palette finds places, commands and sessions, says when it finds nothin
   await stop.waitFor();
   await Promise.all([page.waitForURL("**/sessions/*#stop"), page.keyboard.press("Enter")]);
   await page.locator("#stop", { hasText: "waits-here" }).waitFor({ state: "visible" });
+  // Of another user's session the dialog names the owner and takes a reason for them.
+  assert.match(await page.locator("#stop").innerText(), /It belongs to root\.[\s\S]*Reason, for the owner/);
   assert.match(house.command("ps", "-o", "name"), /waits-here/, "nothing was stopped");
   await page.keyboard.press("Escape");
   // A preference acts at once and comes back to the same page.

@@ -563,6 +563,7 @@ async fn ask_revoke(
             go: t.me_revoke().to_owned(),
             force: None,
         }),
+        why: "",
         back: "/me".to_owned(),
     };
     dialog::answer(&console, &visit, Nav::Me, page)

@@ -1734,6 +1734,10 @@ fn dialog(t: Text, question: bool) -> DialogPage {
             go: t.stop_graceful().into(),
             force: Some(t.stop_force().into()),
         }),
+        why: match question {
+            true => t.stop_why(),
+            false => "",
+        },
         back: "/sessions".into(),
     }
 }
@@ -2121,6 +2125,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
         name: "vit-ablation".into(),
         description: "Ablation of the patch size, with <b>32</b> heads. ".repeat(10),
         owner: "mina".into(),
+        is_own: false,
         owner_href: "/users/mina".into(),
         tone,
         state: state.into(),
