@@ -150,7 +150,11 @@ async fn who_is_stopped_by_another_reads_why() {
     let why = "The card is needed for the exam.";
     let stopped = sessions::stop_saying(&server, &boss, &id, false, why).await;
     let reason = stopped.unwrap().reason.expect("why it ended");
-    assert!(reason.text.contains("who wrote: The card is needed for the exam."));
+    assert!(
+        reason
+            .text
+            .contains("who wrote: The card is needed for the exam.")
+    );
     assert_eq!(reason.code, rules::codes::SESSION_STOPPED);
 }
 
