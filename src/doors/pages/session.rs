@@ -543,7 +543,10 @@ async fn read_one(
             .as_ref()
             // Why it had its place is no news of one that has none.
             .filter(|reason| reason.code.starts_with(rules::codes::family::PLACEMENT) && !ended)
-            .map(|reason| CheckRow::new(true, codes::reason(t, reason), ""))
+            .map(|reason| {
+                let when = session.scheduled_at.map(|at| clock.date(at));
+                CheckRow::new(true, codes::reason(t, reason), when.unwrap_or_default())
+            })
             .into_iter()
             .collect(),
         kept: session.document_kept,
