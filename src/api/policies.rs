@@ -231,6 +231,9 @@ pub struct EffectiveLimitView {
     /// When the allowance ends that raised it, or the budget; null for what the policy says itself.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub until: Option<Timestamp>,
+    /// What holds again when the allowance ends; null where none raised it.
+    #[serde(default)]
+    pub usual: Option<u64>,
 }
 
 impl From<EffectiveLimit> for EffectiveLimitView {
@@ -246,6 +249,7 @@ impl From<EffectiveLimit> for EffectiveLimitView {
             level: limit.level,
             policy: limit.policy,
             until: limit.until,
+            usual: limit.usual,
         }
     }
 }

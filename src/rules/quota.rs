@@ -338,8 +338,17 @@ pub struct AttachedPolicy {
     pub name: String,
     /// Raised by what `raised` names.
     pub limits: PolicyLimits,
-    /// Limits that an allowance raised, and until when.
-    pub raised: Vec<(LimitKey, Timestamp)>,
+    /// Limits that an allowance raised.
+    pub raised: Vec<RaisedLimit>,
+}
+
+/// A limit of a policy that an allowance raised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RaisedLimit {
+    pub key: LimitKey,
+    pub until: Timestamp,
+    /// What the policy says itself.
+    pub usual: u64,
 }
 
 impl AttachedPolicy {
@@ -354,11 +363,22 @@ impl AttachedPolicy {
                 continue;
             };
             if more > limit {
+                let usual = self.usual(key).unwrap_or(limit);
                 self.limits.set(key, Some(more));
-                self.raised.retain(|(one, _)| *one != key);
-                self.raised.push((key, by.until));
+                self.raised.retain(|one| one.key != key);
+                self.raised.push(RaisedLimit {
+                    key,
+                    until: by.until,
+                    usual,
+                });
             }
         }
+    }
+
+    /// What the policy says itself, without allowances.
+    fn usual(&self, key: LimitKey) -> Option<u64> {
+        let raised = self.raised.iter().find(|one| one.key == key);
+        raised.map(|one| one.usual).or(self.limits.get(key))
     }
 }
 
@@ -476,6 +496,8 @@ pub struct EffectiveLimit {
     pub policy: String,
     /// When the allowance ends that raised it; None for what the policy says itself.
     pub until: Option<Timestamp>,
+    /// What holds without allowances, where one raised it.
+    pub usual: Option<u64>,
 }
 
 /// Gives for each key the limit that leaves the least, in the order of the keys; a key of which no policy says
@@ -484,6 +506,14 @@ pub struct EffectiveLimit {
 /// Of limits that leave the same, the lowest wins, then that of the widest level, then the first name; the order
 /// of `attached` is no matter. Costs one visit of each policy and key.
 pub fn effective(attached: &[AttachedPolicy], usage: &UsageByLevel) -> Vec<EffectiveLimit> {
+    let usual = |key: LimitKey| {
+        let said = attached.iter().filter_map(|policy| {
+            let used = usage.bounded_by(policy.level).get(key);
+            let value = policy.usual(key)?;
+            Some((value.saturating_sub(used), value))
+        });
+        said.min().map(|(_, value)| value)
+    };
     let strictest = |key: LimitKey| {
         attached
             .iter()
@@ -493,18 +523,18 @@ pub fn effective(attached: &[AttachedPolicy], usage: &UsageByLevel) -> Vec<Effec
                 Some((value.saturating_sub(used), value, used, policy))
             })
             .min_by_key(|(left, value, _, policy)| (*left, *value, policy.level, &policy.name))
-            .map(|(left, value, used, policy)| EffectiveLimit {
-                key,
-                value,
-                used,
-                left,
-                level: policy.level,
-                policy: policy.name.clone(),
-                until: policy
-                    .raised
-                    .iter()
-                    .find(|(raised, _)| *raised == key)
-                    .map(|(_, until)| *until),
+            .map(|(left, value, used, policy)| {
+                let raised = policy.raised.iter().find(|one| one.key == key);
+                EffectiveLimit {
+                    key,
+                    value,
+                    used,
+                    left,
+                    level: policy.level,
+                    policy: policy.name.clone(),
+                    until: raised.map(|one| one.until),
+                    usual: raised.and_then(|_| usual(key)),
+                }
             })
     };
     LimitKey::ALL.into_iter().filter_map(strictest).collect()
@@ -672,9 +702,15 @@ mod tests {
                 // Fewer sessions than the policy has, and cores of which it says nothing, change nothing.
                 assert_eq!(policy.limits, limits(Some(expected), Some(3)), "{level:?}");
                 let found = effective(&[policy], &UsageByLevel::default());
-                let until_of = |key| found.iter().find(|one| one.key == key).unwrap().until;
-                assert_eq!(until_of(LimitKey::Gpu), is_own.then_some(until));
-                assert_eq!(until_of(LimitKey::Sessions), None);
+                let limit = |key| found.iter().find(|one| one.key == key).unwrap();
+                let ends = |key| (limit(key).until, limit(key).usual);
+                let raised_gpu = is_own.then_some(until);
+                assert_eq!(
+                    ends(LimitKey::Gpu),
+                    (raised_gpu, raised_gpu.map(|_| 100)),
+                    "what it falls back to"
+                );
+                assert_eq!(ends(LimitKey::Sessions), (None, None));
                 raised += usize::from(is_own);
             }
         }

@@ -48,6 +48,10 @@ test("a policy is written, attached, and its limits hold", async () => {
   await page.click("button:has-text('Save')");
   await page.locator("#runtime_seconds[aria-invalid=true]").waitFor();
   assert.equal(await page.inputValue("#cpu"), "0.5");
+  // A number alone is no twelve seconds.
+  await page.fill("#runtime_seconds", "12");
+  await page.click("button:has-text('Save')");
+  await page.locator(".field", { has: page.locator("#runtime_seconds") }).filter({ hasText: "12h for hours" }).waitFor();
   await page.fill("#runtime_seconds", "12h");
   await page.fill("#memory_each", "2 GiB");
   await page.click("button:has-text('Save')");
@@ -84,12 +88,16 @@ test("a policy is written, attached, and its limits hold", async () => {
 
   house.command("run", "--detach", "--name", "first", "--cpu", "0.4", "host", "sleep", "600");
   await page.goto(`${house.origin}/sessions/new`);
+  assert.equal(await page.getAttribute("#max_runtime", "placeholder"), "12h");
+  assert.match(await page.locator("#max_runtime-help").innerText(), /12 h, by policy class/);
   await page.fill("#cpu", "0.3");
   await page.locator("#preview, .answer, aside", { hasText: "policy class" }).first().waitFor();
   await page.goto(`${house.origin}/users/${PERSON.name}`);
   const limits = page.locator("section", { has: page.locator("#u4") });
   assert.match(await limits.innerText(), /0\.4 of 0\.5 · policy class/);
   assert.match(await limits.innerText(), /12 h/);
+  assert.match(await limits.innerText(), /GPUs\s+no limit/);
+  assert.match(await limits.innerText(), /of 50 GiB/);
   assert.deepEqual(await violations(page), []);
 
   // A policy that is begun for a user has the user in its form.
@@ -103,6 +111,14 @@ test("a policy is written, attached, and its limits hold", async () => {
   await page.click("button:has-text('Create policy')");
   await page.locator("h1", { hasText: "own" }).waitFor();
   assert.deepEqual([await page.inputValue("#level"), await page.inputValue("#subject")], ["user", PERSON.name]);
+  // What changes nothing is said at once, with the rule that holds.
+  await page.fill("#waiting", "2000");
+  await page.click("button:has-text('Attach')");
+  await page.locator("li", { hasText: "of policy default holds" }).waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.click("li a[href*='/detach']");
+  await page.click("dialog button.dan, dialog form button");
+  await page.locator("[role=status]", { hasText: "own was detached" }).first().waitFor();
 
   // Detached after a question, and removed.
   await page.goto(`${house.origin}/policies/class`);
@@ -186,8 +202,19 @@ test("a limit is raised for a while, said where limits are, and ended", async ()
   await page.click("a[href='/allowances']");
   await page.locator("#list", { hasText: "No allowances" }).waitFor();
   assert.deepEqual(await violations(page), []);
-  await page.fill("#subject", PERSON.name);
+  // One click from the page of the user, who stands in the form.
+  await page.goto(`${house.origin}/users/${PERSON.name}`);
+  await page.click("a[href^='/allowances']");
+  assert.equal(await page.inputValue("#subject"), PERSON.name);
+  await page.fill("#value", "much");
+  await page.fill("#time", "3d");
+  await page.click("button:has-text('Raise limit')");
+  await page.locator(".field", { has: page.locator("#value") }).filter({ hasText: "such as 1.5" }).waitFor();
   await page.selectOption("#key", "waiting");
+  await page.fill("#value", "2000 sessions");
+  await page.fill("#time", "3");
+  await page.click("button:has-text('Raise limit')");
+  await page.locator("#time[aria-invalid=true]").waitFor();
   await page.fill("#value", "2000");
   await page.fill("#time", "soon");
   await page.fill("#reason", "a sweep");
@@ -204,7 +231,7 @@ test("a limit is raised for a while, said where limits are, and ended", async ()
   assert.equal(await overflow(page), 0);
   await page.goto(`${house.origin}/users/${PERSON.name}`);
   const limits = page.locator("section", { has: page.locator("#u4") });
-  assert.match(await limits.innerText(), /of 2000 · allowance until/);
+  assert.match(await limits.innerText(), /of 2000 · allowance until .*, then 1000/);
   await page.goto(`${house.origin}/events`);
   await page.locator("#list", { hasText: "has higher limits for a while" }).waitFor();
   await page.goto(`${house.origin}/allowances`);

@@ -52,6 +52,9 @@ test("the palette finds places, commands and sessions, says when it finds nothin
   await page.fill("#palette [name=q]", "zzzz nothing");
   await page.locator("#palette [role=status]", { hasText: "zzzz nothing" }).waitFor();
   assert.equal(await page.locator("#palette [role=option]").count(), 0);
+  // A page is found by what people call its subject, also from the search of the settings.
+  await page.fill("#palette [name=q]", "site name");
+  await page.locator("#palette a[href='/system/branding']").waitFor();
   // Arrows choose, the field keeps the focus and names what is chosen.
   await page.fill("#palette [name=q]", "system");
   await page.locator("#palette [role=option][aria-selected=true]").waitFor();
@@ -66,6 +69,8 @@ test("the palette finds places, commands and sessions, says when it finds nothin
   await stop.waitFor();
   await Promise.all([page.waitForURL("**/sessions/*#stop"), page.keyboard.press("Enter")]);
   await page.locator("#stop", { hasText: "waits-here" }).waitFor({ state: "visible" });
+  // Of another user's session the dialog names the owner and takes a reason for them.
+  assert.match(await page.locator("#stop").innerText(), /It belongs to root\.[\s\S]*Reason, for the owner/);
   assert.match(house.command("ps", "-o", "name"), /waits-here/, "nothing was stopped");
   await page.keyboard.press("Escape");
   // A preference acts at once and comes back to the same page.
@@ -74,6 +79,16 @@ test("the palette finds places, commands and sessions, says when it finds nothin
   // Enter at once, before the answer is there: what is chosen then was asked for.
   await Promise.all([page.waitForEvent("load"), page.keyboard.press("Enter")]);
   await until(() => "the dark theme", () => page.evaluate(() => document.documentElement.dataset.theme === "dark"));
+  await context.close();
+});
+
+test("the search of the settings names the pages that have what is no setting", async () => {
+  const { context, page } = await visit("/system/settings?q=runtime");
+  await page.locator("#other-pages a[href='/policies']").waitFor();
+  await page.fill("section [name=q]", "listen_ssh");
+  await page.press("section [name=q]", "Enter");
+  await page.locator("#listen_ssh").waitFor();
+  assert.equal(await page.locator("#other-pages").count(), 0);
   await context.close();
 });
 

@@ -400,6 +400,10 @@ fn told(notice: &NoticeView) -> String {
             Some(used) => format!("your folders take {used} of their limit"),
             None => "your folders take nearly all of their limit".to_owned(),
         },
+        (NoticeWord::LimitRaised, _) => match &notice.message {
+            Some(limits) => format!("your limits are raised: {limits}"),
+            None => "your limits are raised".to_owned(),
+        },
         (NoticeWord::WillEnd, _) => format!("ends at {}", notice.at),
         (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),
     }
@@ -410,6 +414,7 @@ pub(super) const NOTICES: &[Column<NoticeView>] = &[
     column("NAME", 0, |r, _| {
         let none = match r.kind {
             NoticeWord::StorageWarned => "folders",
+            NoticeWord::LimitRaised => "limits",
             _ => "(deleted)",
         };
         r.name.clone().unwrap_or_else(|| none.to_owned())

@@ -95,6 +95,22 @@ struct TypedAllowance {
     reason: String,
 }
 
+impl TypedAllowance {
+    /// What a link fills in: whose limit, and which.
+    fn begun(asked: &[(String, String)]) -> Self {
+        let value = |wanted: &str| {
+            let found = asked.iter().find(|(name, _)| name == wanted);
+            found.map(|(_, value)| value.clone()).unwrap_or_default()
+        };
+        Self {
+            level: value("level"),
+            subject: value("subject"),
+            key: value("key"),
+            ..Self::default()
+        }
+    }
+}
+
 /// `GET /allowances`: the page, or the list alone for the page's own script.
 async fn show(
     State(console): State<PagesContext>,
@@ -107,7 +123,7 @@ async fn show(
     if let Some(short) = shorter(&visit, &place, &asked) {
         return short;
     }
-    let typed = TypedAllowance::default();
+    let typed = TypedAllowance::begun(&asked);
     let page = read(&console, &visit, &caller, &headers, &asked, &typed).await;
     answer(&console, &visit, &place, page, |failure| {
         failed(&console, &visit, &caller, failure)
@@ -281,16 +297,25 @@ async fn create(
     }
 }
 
-/// What was typed, as the action takes it. Errors: `policy.limit-invalid`, `allowance.time-invalid`, each at its field.
+/// What was typed, as the action takes it. Errors: `policy.limit-invalid`, `span.invalid`, `allowance.time-invalid`, each at its field.
 fn body(console: &PagesContext, sent: &TypedAllowance) -> Result<NewAllowanceBody, Refusal> {
     let key = key_of(&sent.key);
     let mut limits = PolicyLimits::NONE;
-    let value = policies::read(key, &sent.value).map_err(|refusal| refusal.at("/value"))?;
+    let value = policies::read(key, &sent.value).map_err(|refusal| {
+        // A policy's field may stay empty, this one may not.
+        let refusal = match refusal.code.as_str() {
+            rules::codes::POLICY_LIMIT_INVALID => {
+                refusals::allowance_value_invalid(policies::example(key))
+            }
+            _ => refusal,
+        };
+        refusal.at("/value")
+    })?;
     limits.set(key, value);
     if value.is_none() {
         return Err(refusals::allowance_empty().at("/value"));
     }
-    let span = launch::span(&sent.time).ok().flatten();
+    let span = launch::span(&sent.time).map_err(|refusal| refusal.at("/time"))?;
     let span = span.ok_or_else(|| refusals::allowance_time_invalid().at("/time"))?;
     Ok(NewAllowanceBody {
         level: TenantLevel::parse(&sent.level).unwrap_or(TenantLevel::User),

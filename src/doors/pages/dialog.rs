@@ -25,6 +25,8 @@ pub struct DialogPage {
     pub more: String,
     pub links: Vec<DialogLink>,
     pub form: Option<DialogForm>,
+    /// Asks for a line that is sent as `why`, in these words; empty asks for none.
+    pub why: &'static str,
     /// Where Cancel leads.
     pub back: String,
 }
@@ -41,6 +43,7 @@ impl DialogPage {
             more: String::new(),
             links: Vec::new(),
             form: None,
+            why: "",
             back,
         }
     }

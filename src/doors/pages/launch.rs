@@ -22,6 +22,7 @@ use rules::folder::RequestedMount;
 use rules::grants::GrantRole;
 use rules::placement::Explanation;
 use rules::policy::SharePolicy;
+use rules::quota::LimitKey;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::resources::Demand;
@@ -34,6 +35,7 @@ use server::Failure;
 use server::access::Caller;
 use server::actions::courses;
 use server::actions::gpus as devices;
+use server::actions::policies;
 use server::actions::resource_groups;
 use server::actions::sessions::{self, NodeOverview};
 use server::actions::tenancy;
@@ -87,6 +89,8 @@ pub struct LaunchPage {
     /// Whether the reader may launch for members of a project.
     pub for_members: bool,
     pub name_hint: String,
+    /// What holds where the field of the maximum runtime stays empty, in the field and below it.
+    pub runtime: UsualRuntime,
     pub preview: Preview,
     /// What is wrong with the fields as they are typed now.
     pub typed_faults: Vec<FormFieldError>,
@@ -127,6 +131,13 @@ pub struct LaunchFields {
     pub gpu: String,
     pub gpu_memory: String,
     pub mig: String,
+}
+
+/// The time limit of a session that names none.
+pub struct UsualRuntime {
+    pub hint: String,
+    /// Which policy says so; empty where none limits it.
+    pub told: String,
 }
 
 pub struct RecentLaunch {
@@ -734,7 +745,7 @@ fn partition(typed: &str) -> Result<Option<MigProfile>, Refusal> {
     }
 }
 
-/// `30m`, `4h`, `2d`, `90` (seconds), or nothing.
+/// `30m`, `4h`, `2d`, `90s`, or nothing. A number without its unit is refused: "12" beside "12h" is no twelve seconds.
 pub(super) fn span(typed: &str) -> Result<Option<u64>, Refusal> {
     let typed = typed.trim().to_lowercase();
     if typed.is_empty() {
@@ -746,6 +757,7 @@ pub(super) fn span(typed: &str) -> Result<Option<u64>, Refusal> {
         .unwrap_or(typed.len());
     let number: u64 = typed[..digits].parse().map_err(|_| wrong())?;
     let seconds = match typed[digits..].trim() {
+        "" if number > 0 => return Err(refusals::span_unit_missing(number)),
         "" | "s" => 1,
         "m" | "min" => 60,
         "h" => 3600,
@@ -938,6 +950,34 @@ pub(super) async fn open_projects(
     Ok(open.iter().map(choice).collect())
 }
 
+/// The time limit that a launch of the caller gets which names none: no limit, or the one of a policy.
+async fn usual_runtime(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    project: &str,
+) -> UsualRuntime {
+    let t = visit.text;
+    let project = Some(project.trim()).filter(|name| !name.is_empty());
+    // A project that is not there is said by the preview.
+    let limits = policies::effective(&console.server, caller, None, project).await;
+    let limits = limits.unwrap_or_default();
+    let key = LimitKey::RuntimeSeconds.word();
+    match limits.iter().find(|one| one.key == key) {
+        Some(one) => {
+            let span = components::exact_span(t, one.limit);
+            UsualRuntime {
+                hint: typed_span(one.limit),
+                told: t.launch_max_runtime_usual(span, one.policy.as_str()),
+            }
+        }
+        None => UsualRuntime {
+            hint: t.launch_max_runtime_hint().to_owned(),
+            told: String::new(),
+        },
+    }
+}
+
 async fn page(
     console: &PagesContext,
     visit: &RequestContext,
@@ -1063,6 +1103,7 @@ async fn page(
         card: card::card(t, &devices, &sent),
         sliders: sliders(t, &seen.machines, &sent),
         name_hint: t.launch_name_hint().to_owned(),
+        runtime: usual_runtime(console, visit, caller, &sent.project).await,
         texts,
         groups,
         mounts: folder_chips::offered(console, caller).await?,
@@ -1434,7 +1475,8 @@ mod tests {
     fn spans_are_read_as_users_write_them() {
         for (typed, seconds) in [
             ("", None),
-            ("90", Some(90)),
+            ("0", Some(0)),
+            ("90s", Some(90)),
             ("30m", Some(1800)),
             ("4 h", Some(14_400)),
             ("2d", Some(172_800)),
@@ -1444,6 +1486,8 @@ mod tests {
         for typed in ["soon", "-1", "3y", "99999999999999999999d"] {
             assert!(span(typed).is_err(), "{typed} was taken");
         }
+        let asked = span("12").expect_err("no unit").to_string();
+        assert!(asked.contains("12s") && asked.contains("12h"), "{asked}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use api::mail::{MailChoicesBody, MailChoicesView};
 use api::notices::NoticeTopic;
 use api::policies::EffectiveLimitView;
+use api::storage::StorageView;
 use api::users::UserPreferences;
 use askama::Template;
 use axum::Router;
@@ -20,8 +21,9 @@ use rules::units::Timestamp;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
+use server::actions::budgets::GPU_HOURS;
 use server::actions::users::{self, access_keys, second_factor, tokens};
-use server::actions::{audit, mail, policies};
+use server::actions::{audit, mail, policies, storage};
 
 use super::audit as acts_page;
 use super::authentication::{OptionalPageCaller, PageCaller};
@@ -32,6 +34,7 @@ use super::layout::{Nav, PageLayout, Theme};
 use super::request_context::{RequestContext, taste, zones};
 use super::sign_ins::{self, SignInRow};
 use super::table::{self, Pager};
+use super::user::{self, HeldLimit};
 use super::{PagesContext, layout, responses};
 use crate::doors::text::{Language, Text, codes};
 
@@ -182,7 +185,11 @@ async fn shown(
     let (known, pager) = table::one_page(t, "/me", &part.page, known);
     // Who is in no project has none.
     let limits = policies::effective(&console.server, caller, None, None);
-    let limits = limits.await.unwrap_or_default();
+    let folders = storage::own(&console.server, caller).await.ok();
+    let limits = match limits.await {
+        Ok(limits) => own_limits(visit, &limits, folders.as_ref()),
+        Err(_) => Vec::new(),
+    };
     let acts = match audit::own(&console.server, caller, SHOWN_ACTS).await {
         Ok(acts) => acts,
         Err(failure) => return responses::failure(console, visit, Some(f), &failure),
@@ -265,7 +272,7 @@ async fn shown(
             .into(),
         zones,
         zone_note: t.me_zone_note(visit.clock.minute(now)),
-        limits: limits.iter().filter_map(|one| limit(visit, one)).collect(),
+        limits,
         // Root on this machine has no account, hence no mail.
         mail: mailed.ok().and_then(|choices| own_mail(t, choices)),
         keys: visit.keys,
@@ -345,22 +352,33 @@ async fn choose_mail(
     }
 }
 
-/// A limit as the page of a user tells it; None for one of a newer version.
-fn limit(visit: &RequestContext, limit: &EffectiveLimitView) -> Option<(&'static str, String)> {
-    if limit.key == server::actions::budgets::GPU_HOURS {
-        let [used, amount] = [limit.used, limit.limit].map(GpuHours);
-        return Some(super::budgets::as_limit(visit, used, amount, limit.until?));
-    }
-    let key = LimitKey::ALL
-        .into_iter()
-        .find(|key| key.word() == limit.key)?;
-    Some(super::user::limit(
-        visit,
-        key,
-        [limit.used, limit.limit],
-        &limit.policy,
-        limit.until,
-    ))
+/// The limits of the reader as the page of a user tells them; one of a newer version is left out. Empty for who is in no
+/// project: nothing can be launched.
+fn own_limits(
+    visit: &RequestContext,
+    limits: &[EffectiveLimitView],
+    folders: Option<&StorageView>,
+) -> Vec<(&'static str, String)> {
+    let by_policy = limits.iter().filter_map(|one| {
+        let mut keys = LimitKey::ALL.into_iter();
+        Some(HeldLimit {
+            key: keys.find(|key| key.word() == one.key)?,
+            used: one.used,
+            most: one.limit,
+            policy: one.policy.clone(),
+            raised: one.until.map(|until| (until, one.usual)),
+        })
+    });
+    let mut held: Vec<HeldLimit> = by_policy.collect();
+    let folders = folders.and_then(|taken| HeldLimit::of_folders(&held, taken.used, taken.limit));
+    held.extend(folders);
+    let mut rows = user::listed(visit, &held);
+    let budgets = limits.iter().filter(|one| one.key == GPU_HOURS);
+    rows.extend(budgets.filter_map(|one| {
+        let [used, amount] = [one.used, one.limit].map(GpuHours);
+        Some(super::budgets::as_limit(visit, used, amount, one.until?))
+    }));
+    rows
 }
 
 /// What a token may do, in a word or two; else its scopes by name.
@@ -545,6 +563,7 @@ async fn ask_revoke(
             go: t.me_revoke().to_owned(),
             force: None,
         }),
+        why: "",
         back: "/me".to_owned(),
     };
     dialog::answer(&console, &visit, Nav::Me, page)

@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rules::idleness::IdleAction;
+use rules::quota::LimitKey;
 use rules::session::Outcome;
 use rules::units::Timestamp;
 use server::Failure;
@@ -15,6 +16,7 @@ use server::actions::notices::{self, NoticeKind, OwnMaintenance, OwnNotice};
 use super::authentication::PageCaller;
 use super::components;
 use super::layout::{Nav, PageLayout};
+use super::policies::key_name;
 use super::request_context::{LocalClock, RequestContext};
 use super::{PagesContext, layout, live as stream, responses};
 use crate::doors::text::{Text, codes};
@@ -200,6 +202,19 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             t.notices_storage_warned(*percent),
             String::new(),
         ),
+        NoticeKind::LimitRaised(limits, until) => {
+            let raised = LimitKey::ALL.into_iter().filter_map(|key| {
+                let value = key.told(limits.get(key)?);
+                Some(format!("{}: {value}", key_name(t, key)))
+            });
+            let raised: Vec<String> = raised.collect();
+            (
+                "circle-check",
+                "ok",
+                t.notices_limit_raised(clock.near(*until, now)),
+                raised.join(" · "),
+            )
+        }
         NoticeKind::WillEnd(at) => (
             "hourglass",
             "warn",
@@ -242,12 +257,14 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             (about, ..) if is_of_reservation(about) => Some("/reservations".to_owned()),
             (NoticeKind::BudgetWarned(id, _), ..) => Some(format!("/budgets/{id}")),
             (NoticeKind::StorageWarned(_), ..) => Some("/folders".to_owned()),
+            (NoticeKind::LimitRaised(..), ..) => Some("/me".to_owned()),
             (about, None, Some(_)) if is_of_course(about) => Some("/courses".to_owned()),
             (_, Some(session), Some(_)) => Some(format!("/sessions/{session}")),
             _ => None,
         },
         name: match (&notice.about, &notice.name) {
             (NoticeKind::StorageWarned(_), _) => t.folders_own().to_owned(),
+            (NoticeKind::LimitRaised(..), _) => t.users_limits().to_owned(),
             (_, Some(name)) => name.clone(),
             (_, None) => t.notices_deleted().to_owned(),
         },

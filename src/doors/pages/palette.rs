@@ -19,7 +19,7 @@ use super::components::{escaped, icon};
 use super::layout::Theme;
 use super::request_context::RequestContext;
 use super::{PagesContext, docs, presenter, responses};
-use crate::doors::text::Text;
+use crate::doors::text::{Language, Text};
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
@@ -32,11 +32,12 @@ const MAX_RESULTS: u32 = 8;
 /// Chapters of the manual shown at once, for the same reason.
 const MAX_CHAPTERS: usize = 5;
 
-/// A page, and the English words by which it is found in every language.
+/// A page, and the words by which it is found besides its name.
 struct Place {
     href: &'static str,
     icon: &'static str,
     name: &'static str,
+    /// In English, for every language.
     words: &'static str,
     /// Only administrators may open it.
     administrators: bool,
@@ -118,6 +119,12 @@ fn places(t: Text) -> Vec<Place> {
             "shield-check",
             t.policies_title(),
             "policies limits quota",
+        ),
+        system(
+            "/allowances",
+            "clock",
+            t.allowances_title(),
+            "allowances limits",
         ),
         place(
             "/budgets",
@@ -271,6 +278,35 @@ fn places(t: Text) -> Vec<Place> {
             "about version licences",
         ),
     ]
+}
+
+/// What people call what a page has, where its name does not say it: in the language of `t`.
+fn synonyms(t: Text, href: &str) -> &'static str {
+    match href {
+        "/policies" => t.palette_words_policies(),
+        "/allowances" => t.palette_words_allowances(),
+        "/system/branding" => t.palette_words_branding(),
+        "/folders" => t.palette_words_folders(),
+        "/history" => t.palette_words_history(),
+        "/users" => t.palette_words_users(),
+        _ => "",
+    }
+}
+
+impl Place {
+    /// Whether `q` finds it, by words of either language.
+    fn is_found(&self, q: &str) -> bool {
+        let english = synonyms(Text::new(Language::English), self.href);
+        let korean = synonyms(Text::new(Language::Korean), self.href);
+        fits(self.name, &format!("{} {english} {korean}", self.words), q)
+    }
+}
+
+/// Address and name of the pages that `q`, in small letters, finds, for who may open all of them.
+pub(super) fn pages_found(t: Text, q: &str) -> Vec<(&'static str, &'static str)> {
+    let all = places(t).into_iter();
+    let found = all.filter(|place| place.is_found(q));
+    found.map(|place| (place.href, place.name)).collect()
 }
 
 /// What can be asked of one session by name.
@@ -444,7 +480,7 @@ pub async fn show(
     let options = list.options;
     let administrator = caller.subject.can(Permission::SystemRead);
     for place in places(t) {
-        if (administrator || !place.administrators) && fits(place.name, place.words, &q) {
+        if (administrator || !place.administrators) && place.is_found(&q) {
             list.link(place.href, place.icon, place.name, "");
         }
     }
@@ -518,7 +554,24 @@ async fn found(console: &PagesContext, caller: &Caller, q: &str) -> Vec<SessionV
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doors::text::Language;
+
+    #[test]
+    fn pages_are_found_by_what_people_call_their_subject() {
+        for (language, q, href) in [
+            (Language::English, "runtime", "/policies"),
+            (Language::English, "site name", "/system/branding"),
+            (Language::English, "share folder", "/folders"),
+            (Language::English, "who used gpu", "/history"),
+            (Language::English, "raise limit", "/allowances"),
+            (Language::Korean, "사이트 이름", "/system/branding"),
+            (Language::Korean, "폴더 공유", "/folders"),
+            (Language::Korean, "실행 시간", "/policies"),
+        ] {
+            let found = pages_found(Text::new(language), q);
+            assert!(found.iter().any(|(one, _)| *one == href), "{q}: {found:?}");
+        }
+        assert_eq!(pages_found(Text::default(), "zzzz nothing"), []);
+    }
 
     #[test]
     fn a_verb_is_found_before_or_behind_the_name_in_both_languages() {

@@ -16,9 +16,9 @@ use rules::quota::{LimitKey, LimitKind, PolicyLevel, PolicyLimits};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::resources::MIN_DISK;
-use rules::storage::MIN_FOLDER_BYTES;
+use rules::storage::{DEFAULT_FOLDER_BYTES, MIN_FOLDER_BYTES};
 use rules::units::{Bytes, CpuShare, GpuShare};
-use rules::workload::precedence::MAX_PRIORITY;
+use rules::workload::precedence::{MAX_PRIORITY, USUAL_PRIORITY};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -42,7 +42,8 @@ use crate::doors::text::{Text, codes};
 
 const PATH: &str = "/policies";
 const FILTERS: [&str; 1] = ["q"];
-/// Places that one row of the list names. Higher: a policy of a thousand users fills the page.
+/// Places that one row of the list names, and users whose limits the page of a policy looks at. Higher: a policy of a
+/// thousand users fills the page.
 const MAX_PLACES: usize = 8;
 
 #[derive(Template)]
@@ -103,7 +104,8 @@ pub struct LimitField {
     pub key: &'static str,
     pub label: &'static str,
     pub value: String,
-    pub example: &'static str,
+    /// What holds where it stays empty, and how it is written.
+    pub hint: String,
 }
 
 /// One place that the policy is attached to.
@@ -112,6 +114,8 @@ pub struct UseRow {
     pub name: String,
     /// Where the question about detaching is.
     pub detach: String,
+    /// Limits of it that change nothing for that user, each with the rule that holds.
+    pub outdone: Vec<String>,
 }
 
 pub(super) fn router() -> Router<PagesContext> {
@@ -410,10 +414,13 @@ async fn show(
     headers: HeaderMap,
 ) -> Response {
     // `/policies/new?subject=user:mina` begins a policy; without a subject it is the policy of that name.
-    let begun = NameForm {
+    let mut begun = NameForm {
         name: String::new(),
         subject: typed.subject.clone(),
     };
+    begun.name = begun
+        .to()
+        .map_or_else(String::new, |(_, whose)| format!("{whose}-limits"));
     if id == "new" && typed.level.is_empty() && begun.to().is_some() {
         return match listed(&console, &visit, &caller, &headers, &[], &begun).await {
             Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
@@ -422,14 +429,41 @@ async fn show(
     }
     match policies::get(&console.server, &caller, &id).await {
         Ok(policy) => {
-            let page = page(&console, &visit, &caller, &policy, &typed);
+            let page = page(&console, &visit, &caller, &policy, &typed).await;
             responses::page(&console, &visit, StatusCode::OK, &page)
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
 }
 
-fn page(
+/// The limits of the policy that change nothing for the user it is attached to, as another rule is stricter; empty for
+/// other levels, whose members differ. Costs what the limits of a user cost.
+async fn outdone(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    policy: &PolicyView,
+    used: &PolicyUseView,
+) -> Vec<String> {
+    let t = visit.text;
+    if used.level != PolicyLevel::User {
+        return Vec::new();
+    }
+    let holds = policies::effective(&console.server, caller, Some(used.name.as_str()), None).await;
+    // Who is in no project has no limits yet.
+    let holds = holds.unwrap_or_default();
+    let limits = PolicyLimits::from(policy.limits);
+    let stricter = LimitKey::ALL.into_iter().filter_map(|key| {
+        limits.get(key)?;
+        let one = holds.iter().find(|one| one.key == key.word())?;
+        let other = !one.policy.is_empty() && one.policy != policy.name;
+        let value = amount(visit, key, one.limit);
+        other.then(|| t.policies_outdone(key_name(t, key), value, one.policy.as_str()))
+    });
+    stricter.collect()
+}
+
+async fn page(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
@@ -439,6 +473,22 @@ fn page(
     let t = visit.text;
     let here = format!("{PATH}/{}", encoded(&policy.name));
     let limits = PolicyLimits::from(policy.limits);
+    let mut uses = Vec::new();
+    for (at, one) in policy.uses.iter().enumerate() {
+        uses.push(UseRow {
+            level: level_name(t, one.level),
+            name: one.name.clone(),
+            detach: format!(
+                "{here}/detach?level={}&subject={}",
+                one.level.word(),
+                encoded(&one.id.map_or_else(String::new, |id| id.to_string()))
+            ),
+            outdone: match at < MAX_PLACES {
+                true => outdone(console, visit, caller, policy, one).await,
+                false => Vec::new(),
+            },
+        });
+    }
     let group = |kind: LimitKind, title, lead| LimitGroup {
         title,
         lead,
@@ -451,7 +501,7 @@ fn page(
                 value: limits
                     .get(key)
                     .map_or_else(String::new, |value| written(key, value)),
-                example: example(key),
+                hint: hint(t, key),
             })
             .collect(),
     };
@@ -482,30 +532,18 @@ fn page(
                         key: NETWORKS,
                         label: t.policies_networks(),
                         value: policy.egress.networks.join(" "),
-                        example: "list none",
+                        hint: t.policies_example("list none"),
                     },
                     LimitField {
                         key: TARGETS,
                         label: t.policies_targets(),
                         value: policy.egress.targets.join("\n"),
-                        example: "warehouse.plant:3306 db=10.1.2.3:5432",
+                        hint: t.policies_example("warehouse.plant:3306 db=10.1.2.3:5432"),
                     },
                 ],
             },
         ],
-        uses: policy
-            .uses
-            .iter()
-            .map(|one| UseRow {
-                level: level_name(t, one.level),
-                name: one.name.clone(),
-                detach: format!(
-                    "{here}/detach?level={}&subject={}",
-                    one.level.word(),
-                    encoded(&one.id.map_or_else(String::new, |id| id.to_string()))
-                ),
-            })
-            .collect(),
+        uses,
         levels: PolicyLevel::ALL
             .into_iter()
             .rev()
@@ -555,7 +593,27 @@ fn exact(value: u64) -> String {
     }
 }
 
-fn example(key: LimitKey) -> &'static str {
+/// What a field says while it is empty: no limit and an example, or what holds where no policy says it.
+fn hint(t: Text, key: LimitKey) -> String {
+    match key {
+        LimitKey::FolderBytes => t.policies_left_empty(DEFAULT_FOLDER_BYTES),
+        LimitKey::Priority => t.policies_left_empty(USUAL_PRIORITY),
+        LimitKey::Waiting
+        | LimitKey::WaitingBytes
+        | LimitKey::Sessions
+        | LimitKey::Gpu
+        | LimitKey::Cpu
+        | LimitKey::Memory
+        | LimitKey::GpuEach
+        | LimitKey::CpuEach
+        | LimitKey::MemoryEach
+        | LimitKey::DiskEach
+        | LimitKey::RuntimeSeconds
+        | LimitKey::SignIns => t.policies_example(example(key)),
+    }
+}
+
+pub(super) fn example(key: LimitKey) -> &'static str {
     match key {
         LimitKey::Gpu | LimitKey::GpuEach => "1.5",
         LimitKey::Cpu | LimitKey::CpuEach => "8",
@@ -569,13 +627,35 @@ fn example(key: LimitKey) -> &'static str {
     }
 }
 
-/// What was typed into a field; None for nothing. Errors: `policy.limit-invalid` at the field.
+/// `1` of `1 GPU` and of `2 cores`: what names its own unit is no mistake. Sizes and times bring theirs.
+fn without_unit(key: LimitKey, text: &str) -> &str {
+    let units: &[&str] = match key {
+        LimitKey::Gpu | LimitKey::GpuEach => &["gpu", "gpus"],
+        LimitKey::Cpu | LimitKey::CpuEach => &["core", "cores", "cpu", "cpus"],
+        LimitKey::Waiting | LimitKey::Sessions => &["session", "sessions"],
+        LimitKey::Memory
+        | LimitKey::MemoryEach
+        | LimitKey::DiskEach
+        | LimitKey::WaitingBytes
+        | LimitKey::FolderBytes
+        | LimitKey::RuntimeSeconds
+        | LimitKey::Priority
+        | LimitKey::SignIns => &[],
+    };
+    let (number, unit) = text.split_at(text.find(char::is_alphabetic).unwrap_or(text.len()));
+    match units.iter().any(|one| unit.eq_ignore_ascii_case(one)) {
+        true => number.trim_end(),
+        false => text,
+    }
+}
+
+/// What was typed into a field; None for nothing. Errors: `policy.limit-invalid`, `span.invalid`, at the field.
 pub(super) fn read(key: LimitKey, text: &str) -> Result<Option<u64>, Refusal> {
     let text = text.trim();
     if text.is_empty() {
         return Ok(None);
     }
-    let text = &*point(text);
+    let text = &*point(without_unit(key, text));
     let value = match key {
         LimitKey::Gpu | LimitKey::GpuEach => GpuShare::parse(text).ok().map(|share| share.0.into()),
         LimitKey::Cpu | LimitKey::CpuEach => CpuShare::parse(text).ok().map(|share| share.0.into()),
@@ -590,7 +670,11 @@ pub(super) fn read(key: LimitKey, text: &str) -> Result<Option<u64>, Refusal> {
             .ok()
             .filter(|bytes| *bytes >= MIN_FOLDER_BYTES)
             .map(|bytes| bytes.0),
-        LimitKey::RuntimeSeconds => launch::span(text).ok().flatten(),
+        LimitKey::RuntimeSeconds => {
+            // Says which units there are, where one is missing.
+            let span = launch::span(text);
+            span.map_err(|refusal| refusal.at(format!("/{}", key.word())))?
+        }
         LimitKey::Waiting | LimitKey::Sessions => text.parse().ok(),
         LimitKey::Priority => {
             let most = u64::from(MAX_PRIORITY);
@@ -702,7 +786,7 @@ async fn again(
     let visit = visit.refusing(form);
     match policies::get(&console.server, caller, id).await {
         Ok(policy) => {
-            let page = page(console, &visit, caller, &policy, typed);
+            let page = page(console, &visit, caller, &policy, typed).await;
             responses::page(console, &visit, responses::status(refusal), &page)
         }
         Err(failure) => failed(console, &visit, caller, &failure),
@@ -866,5 +950,27 @@ mod tests {
             let again = read(LimitKey::RuntimeSeconds, &shown);
             assert_eq!(again, Ok(Some(seconds)), "{shown}");
         }
+    }
+
+    #[test]
+    fn an_amount_may_name_its_unit() {
+        for (key, typed, value) in [
+            (LimitKey::Gpu, "1 GPU", 100),
+            (LimitKey::Gpu, "0,5GPUs", 50),
+            (LimitKey::CpuEach, "2 cores", 200),
+            (LimitKey::Sessions, "3 sessions", 3),
+        ] {
+            assert_eq!(read(key, typed), Ok(Some(value)), "{typed}");
+        }
+        for (key, typed) in [(LimitKey::Gpu, "1 core"), (LimitKey::Priority, "5 gpu")] {
+            assert!(read(key, typed).is_err(), "{typed} was taken");
+        }
+    }
+
+    #[test]
+    fn a_time_limit_without_a_unit_is_refused() {
+        let refusal = read(LimitKey::RuntimeSeconds, "12").expect_err("no unit");
+        assert_eq!(refusal.code, "span.invalid");
+        assert_eq!(refusal.pointer.as_deref(), Some("/runtime_seconds"));
     }
 }

@@ -87,6 +87,8 @@ pub struct SessionDetailPage {
     /// What its launch said that it is for; empty for nothing. In full it stands in the settings.
     pub description: String,
     pub owner: String,
+    /// It is the reader's.
+    pub is_own: bool,
     /// The owner's page for administrators, else the owner's sessions.
     pub owner_href: String,
     pub tone: &'static str,
@@ -468,6 +470,7 @@ async fn read_one(
         name: session.name.to_string(),
         description: session.description.clone().unwrap_or_default(),
         owner: session.owner.name.to_string(),
+        is_own: session.owner.id == caller.subject.user,
         owner_href: users::href(&frame, session.owner.name.as_str())
             .unwrap_or_else(|| format!("/sessions?q=owner:{}", session.owner.name)),
         tone,
@@ -540,7 +543,10 @@ async fn read_one(
             .as_ref()
             // Why it had its place is no news of one that has none.
             .filter(|reason| reason.code.starts_with(rules::codes::family::PLACEMENT) && !ended)
-            .map(|reason| CheckRow::new(true, codes::reason(t, reason), ""))
+            .map(|reason| {
+                let when = session.scheduled_at.map(|at| clock.date(at));
+                CheckRow::new(true, codes::reason(t, reason), when.unwrap_or_default())
+            })
             .into_iter()
             .collect(),
         kept: session.document_kept,

@@ -108,12 +108,24 @@ async fn ask(
         .collect();
     fields.push(("back", back(&said).to_owned()));
     let user = caller.subject.user;
-    let names_owners = live.len() > 1 || live.iter().any(|session| session.owner.id != user);
+    let of_others = live.iter().any(|session| session.owner.id != user);
+    let names_owners = live.len() > 1 || of_others;
+    let mut lead = lead.to_owned();
+    if of_others && !waiting {
+        // Who looks after the queue is told who comes next; a question is asked also where that cannot be told.
+        let ending = live.iter().map(|session| session.id).collect();
+        let next = sessions::next_in_place(&console.server, &caller, ending).await;
+        lead.push(' ');
+        lead.push_str(&match next {
+            Ok(Some((name, owner))) => t.stop_next(name, owner),
+            Ok(None) | Err(_) => t.stop_next_any().to_owned(),
+        });
+    }
     let page = DialogPage {
         t,
         f: layout(&console, &visit, &caller, Nav::Sessions),
         title,
-        lead: lead.to_owned(),
+        lead,
         items: match names_owners {
             true => live
                 .iter()
@@ -134,6 +146,10 @@ async fn ask(
             go: go.to_owned(),
             force: (!waiting).then(|| t.stop_force().to_owned()),
         }),
+        why: match of_others {
+            true => t.stop_why(),
+            false => "",
+        },
         back: back(&said).to_owned(),
     };
     dialog::answer(&console, &visit, Nav::Sessions, page)
@@ -151,6 +167,8 @@ async fn stop(
     let force = said
         .iter()
         .any(|(name, value)| name == "force" && !value.is_empty());
+    let why = said.iter().find(|(name, _)| name == "why");
+    let why = why.map_or_else(String::new, |(_, typed)| typed.clone());
     let sessions = match named(&console, &caller, &said).await {
         Ok(sessions) => sessions,
         Err(failure) => return failed(&console, &visit, &caller, &failure),
@@ -158,8 +176,8 @@ async fn stop(
     // Owned, for a stream that borrows cannot be sent to another thread.
     let ids: Vec<String> = sessions.iter().map(|one| one.id.to_string()).collect();
     let ends = stream::iter(ids.into_iter().map(|id| {
-        let (server, caller) = (console.server.clone(), caller.clone());
-        async move { sessions::stop(&server, &caller, &id, force).await }
+        let (server, caller, why) = (console.server.clone(), caller.clone(), why.clone());
+        async move { sessions::stop_saying(&server, &caller, &id, force, &why).await }
     }));
     let ended: Vec<Result<SessionView, Failure>> =
         ends.buffer_unordered(STOPS_AT_ONCE).collect().await;
@@ -242,6 +260,7 @@ async fn menu(
         more: String::new(),
         links,
         form: None,
+        why: "",
         back: "/sessions".to_owned(),
     };
     dialog::answer(&console, &visit, Nav::Sessions, page)

@@ -17,7 +17,7 @@ use super::authentication::PageCaller;
 use super::components::{self, Alert, FormFieldError};
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
-use super::{PagesContext, layout, responses};
+use super::{PagesContext, layout, palette, responses};
 use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
@@ -29,6 +29,8 @@ pub struct SettingsPage {
     pub q: String,
     pub only_changed: bool,
     pub groups: Vec<SettingGroup>,
+    /// Other pages that have what is searched, by address and name.
+    pub other_pages: Vec<(&'static str, &'static str)>,
     /// Notices that the mail server refused for good: a form below the trial sends them again.
     pub refused_mail: u64,
     /// The reader may send a trial and send again; auditors only look.
@@ -241,6 +243,8 @@ impl SettingsQuery {
 }
 
 const PATH: &str = "/system/settings";
+/// Other pages that a search names. Higher: settings are far below. Lower: a word of several pages finds not the one.
+const MAX_OTHER_PAGES: usize = 4;
 
 /// What is to be done with one key.
 #[derive(Default, Deserialize)]
@@ -405,12 +409,19 @@ pub fn page(
             false => alert = Some(Alert::bad(message).code(refusal.code.clone())),
         }
     }
+    let mut other_pages = match words.is_empty() {
+        true => Vec::new(),
+        false => palette::pages_found(t, &words),
+    };
+    other_pages.retain(|(href, _)| *href != PATH);
+    other_pages.truncate(MAX_OTHER_PAGES);
     SettingsPage {
         t,
         alert,
         q: asked.q.clone(),
         only_changed,
         groups,
+        other_pages,
         refused_mail: 0,
         may_send_mail: true,
         waiting: all

@@ -13,7 +13,7 @@ use rules::names::EmailAddress;
 use rules::permissions::Permission;
 use rules::quota::{LimitKey, LimitKind};
 use rules::refusal::Refusal;
-use rules::units::Timestamp;
+use rules::units::{Bytes, Timestamp};
 use rules::users::UserSource;
 use serde::Deserialize;
 use server::Failure;
@@ -335,23 +335,20 @@ fn limits(visit: &RequestContext, profile: &UserProfile) -> Vec<(&'static str, S
         .map(|gpus| (t.users_limit_gpus(), gpus))
         .into_iter()
         .collect();
-    let by_policy = |key: LimitKey| profile.limits.iter().any(|one| one.key == key);
-    let folders = profile
-        .folders
-        .filter(|_| !by_policy(LimitKey::FolderBytes));
-    rows.extend(folders.map(|taken| {
-        let key = LimitKey::FolderBytes;
-        limit(visit, key, [taken.used.0, taken.limit.0], "", None)
-    }));
-    rows.extend(profile.limits.iter().map(|one| {
-        limit(
-            visit,
-            one.key,
-            [one.used, one.value],
-            &one.policy,
-            one.until,
-        )
-    }));
+    let mut held: Vec<HeldLimit> = profile
+        .limits
+        .iter()
+        .map(|one| HeldLimit {
+            key: one.key,
+            used: one.used,
+            most: one.value,
+            policy: one.policy.clone(),
+            raised: one.until.map(|until| (until, one.usual)),
+        })
+        .collect();
+    let folders = &profile.folders;
+    held.extend(HeldLimit::of_folders(&held, folders.used, folders.limit));
+    rows.extend(listed(visit, &held));
     rows.extend(profile.budgets.iter().filter_map(|one| {
         let [used, amount] = [one.used, one.limit].map(GpuHours);
         Some(super::budgets::as_limit(visit, used, amount, one.until?))
@@ -359,29 +356,81 @@ fn limits(visit: &RequestContext, profile: &UserProfile) -> Vec<(&'static str, S
     rows
 }
 
-/// The name of a limit, how much of it is used, by which policy, and until when an allowance raises it.
-pub(super) fn limit(
-    visit: &RequestContext,
-    key: LimitKey,
-    [used, most]: [u64; 2],
-    policy: &str,
-    until: Option<Timestamp>,
-) -> (&'static str, String) {
+/// A limit that holds for a user.
+pub(super) struct HeldLimit {
+    pub(super) key: LimitKey,
+    pub(super) used: u64,
+    pub(super) most: u64,
+    /// Name of the policy; empty for what is built in.
+    pub(super) policy: String,
+    /// When the allowance ends that raised it, and what holds then.
+    pub(super) raised: Option<(Timestamp, Option<u64>)>,
+}
+
+impl HeldLimit {
+    /// What folders may take where no policy among those that hold says it.
+    pub(super) fn of_folders(held: &[Self], used: Bytes, most: Bytes) -> Option<Self> {
+        let key = LimitKey::FolderBytes;
+        let by_policy = held.iter().any(|one| one.key == key);
+        (!by_policy).then(|| Self {
+            key,
+            used: used.0,
+            most: most.0,
+            policy: String::new(),
+            raised: None,
+        })
+    }
+}
+
+/// Limits that are listed also where none holds: who reads the list looks for these.
+const ASKED_ABOUT: [LimitKey; 6] = [
+    LimitKey::Gpu,
+    LimitKey::Cpu,
+    LimitKey::Memory,
+    LimitKey::Sessions,
+    LimitKey::RuntimeSeconds,
+    LimitKey::FolderBytes,
+];
+
+/// The limits of a user, by name: those that are asked about first, with "no limit" where there is none.
+pub(super) fn listed(visit: &RequestContext, held: &[HeldLimit]) -> Vec<(&'static str, String)> {
     let t = visit.text;
-    let told = |value| policies::amount(visit, key, value);
-    let amount = match (key, key.kind()) {
+    let name = |key| policies::key_name(t, key);
+    let first = ASKED_ABOUT.into_iter().map(|key| {
+        let found = held.iter().find(|one| one.key == key);
+        let told = found.map(|one| told_limit(visit, one));
+        (
+            name(key),
+            told.unwrap_or_else(|| t.common_unlimited().to_owned()),
+        )
+    });
+    let others = held.iter().filter(|one| !ASKED_ABOUT.contains(&one.key));
+    first
+        .chain(others.map(|one| (name(one.key), told_limit(visit, one))))
+        .collect()
+}
+
+/// How much of a limit is used, by which policy it holds, until when an allowance raises it and what holds then.
+fn told_limit(visit: &RequestContext, limit: &HeldLimit) -> String {
+    let t = visit.text;
+    let told = |value| policies::amount(visit, limit.key, value);
+    let amount = match (limit.key, limit.key.kind()) {
         (LimitKey::FolderBytes, _) | (_, LimitKind::Queue | LimitKind::Held) => {
-            t.common_of_two(told(used), told(most))
+            t.common_of_two(told(limit.used), told(limit.most))
         }
-        (_, LimitKind::Each | LimitKind::Account) => told(most),
+        (_, LimitKind::Each | LimitKind::Account) => told(limit.most),
     };
-    let rule = match (policy, until) {
-        (_, Some(until)) => {
+    let rule = match (limit.policy.as_str(), limit.raised) {
+        (_, Some((until, Some(usual)))) => {
+            let time = visit.clock.date(until);
+            format!(" · {}", t.allowances_until_then(time, told(usual)))
+        }
+        (_, Some((until, None))) => {
             let time = visit.clock.date(until);
             format!(" · {}", t.allowances_until_at(time))
         }
         ("", None) => String::new(),
         (name, None) => format!(" · {}", t.policies_by(name)),
     };
-    (policies::key_name(t, key), format!("{amount}{rule}"))
+    format!("{amount}{rule}")
 }

@@ -248,6 +248,7 @@ async fn ask(
             go: t.webhooks_remove().to_owned(),
             force: None,
         }),
+        why: "",
         back: PATH.to_owned(),
     };
     dialog::answer(&console, &visit, Nav::System, page)

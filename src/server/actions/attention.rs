@@ -11,6 +11,7 @@ use rules::permissions::Permission;
 use rules::reason::Reason;
 use rules::units::Timestamp;
 
+use super::backups::BackupStanding;
 use super::diagnostic_check::DiagnosticCheck;
 use super::system::{self, Diagnostic};
 use super::{allowed, backups};
@@ -53,7 +54,8 @@ impl AttentionItem {
     /// True where something does not work; false for a warning.
     pub fn has_failed(&self) -> bool {
         match self {
-            Self::Server(check) => !check.minor,
+            // The server works on without a backup; the backup does not.
+            Self::Server(check) => !check.minor || check.code == rules::codes::BACKUP_FAILED,
             Self::Node { problem, .. } => {
                 problem.code.starts_with(rules::codes::family::NODE_REFUSES)
             }
@@ -153,7 +155,7 @@ async fn newest(server: &Server, caller: &Caller) -> Result<Arc<AttentionList>, 
     };
     let all = Arc::new(AttentionList {
         diagnosed_at: at,
-        ..gathered(server, caller, &snapshot, checks).await?
+        ..gathered(server, caller, &snapshot, checks, at).await?
     });
     *server.newest_attention().held() = Some(((version, now, at), Arc::clone(&all)));
     Ok(all)
@@ -163,13 +165,16 @@ async fn gathered(
     server: &Server,
     caller: &Caller,
     snapshot: &Snapshot,
-    checks: Vec<Diagnostic>,
+    mut checks: Vec<Diagnostic>,
+    looked: Option<Timestamp>,
 ) -> Result<AttentionList, Failure> {
     let now = server.clock().now();
     let mut items: Vec<AttentionItem> = Vec::new();
     let warnings = system::warnings(server, caller).await?;
     items.extend(warnings.into_iter().map(AttentionItem::Server));
-    if let Some(failure) = backups::standing(server, caller).await?.failure {
+    let standing = backups::standing(server, caller).await?;
+    checks.retain(|check| !is_mended(check, &standing, looked));
+    if let Some(failure) = standing.failure {
         let notice = notices::backup_failed(failure.text);
         items.push(AttentionItem::Server(DiagnosticCheck::of(
             notice, false, true,
@@ -217,6 +222,13 @@ async fn gathered(
         passed,
         diagnosed_at: None,
     })
+}
+
+/// Whether the check is of backups, was not well, and a good backup was made since: the machine is looked at once an hour.
+fn is_mended(check: &Diagnostic, standing: &BackupStanding, looked: Option<Timestamp>) -> bool {
+    let newest = standing.files.iter().map(|file| file.made_at).max();
+    let made_since = newest > looked && looked.is_some();
+    check.id == "backups" && check.state != "ok" && standing.failure.is_none() && made_since
 }
 
 /// The check of the machine that says the same as an item of the server, so that nothing counts twice.
@@ -277,6 +289,7 @@ mod tests {
     use rules::users::Role;
 
     use super::*;
+    use crate::actions::backups::BackupFile;
     use crate::actions::tests::caller_of;
 
     #[tokio::test]
@@ -304,6 +317,39 @@ mod tests {
         let user = caller_of(&server, "mina", Role::User);
         let refused = system::diagnose_within(&server, &user, 60_000).await;
         assert!(refused.is_err());
+    }
+
+    #[test]
+    fn a_good_backup_ends_what_the_check_of_backups_said_before_it() {
+        let at = Timestamp::from_millis;
+        let check = |id: &str, state: &str| Diagnostic {
+            id: id.into(),
+            state: state.into(),
+            found: String::new(),
+            fix: String::new(),
+        };
+        let standing = |made_at| BackupStanding {
+            directory: None,
+            usual_directory: Default::default(),
+            has_passphrase: true,
+            every_hours: 24,
+            keep: 7,
+            files: vec![BackupFile {
+                name: "one".into(),
+                size: Default::default(),
+                made_at,
+            }],
+            failure: None,
+            due_at: None,
+        };
+        let failed = check("backups", "fail");
+        assert!(is_mended(&failed, &standing(at(2_000)), Some(at(1_000))));
+        assert!(!is_mended(&failed, &standing(at(500)), Some(at(1_000))));
+        assert!(!is_mended(&failed, &standing(at(500)), None));
+        let other = check("disk", "fail");
+        assert!(!is_mended(&other, &standing(at(2_000)), Some(at(1_000))));
+        let told = DiagnosticCheck::of(notices::backup_failed("no room"), false, true);
+        assert!(AttentionItem::Server(told).has_failed());
     }
 
     #[test]

@@ -387,6 +387,7 @@ fn limits(
             },
             policy: String::new(),
             until: Some(budget.until),
+            usual: None,
         })
     });
     shown.collect()

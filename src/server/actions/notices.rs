@@ -8,6 +8,7 @@ use api::notices::{NoticeTopic, NoticeView, NoticeWord};
 use rules::idleness::{self, IdleAction};
 use rules::names::{BudgetId, SessionId, UserId};
 use rules::permissions::{Permission, own, reach};
+use rules::quota::PolicyLimits;
 use rules::reason::Reason;
 use rules::session::Outcome;
 use rules::storage::{StorageLevel, percent};
@@ -17,6 +18,7 @@ use super::allowed;
 use super::reservations::open_requests;
 use super::resource_groups::seen_ids;
 use crate::access::Caller;
+use crate::catalog::allowances::AllowanceRecord;
 use crate::catalog::budgets::{self, BudgetRecord};
 use crate::catalog::courses;
 use crate::catalog::events::EventRow;
@@ -72,7 +74,7 @@ impl OwnNotice {
             | NoticeKind::ReservationRefused(_)
             | NoticeKind::ReservationExpired => NoticeTopic::ReservationDecided,
             NoticeKind::CourseWarned(_) | NoticeKind::CourseMessage(_) => NoticeTopic::Course,
-            NoticeKind::BudgetWarned(..) => NoticeTopic::Budget,
+            NoticeKind::BudgetWarned(..) | NoticeKind::LimitRaised(..) => NoticeTopic::Budget,
             NoticeKind::StorageWarned(_) => NoticeTopic::Storage,
             NoticeKind::WillEnd(_) => NoticeTopic::WillEnd,
             NoticeKind::Maintenance(_) => NoticeTopic::Maintenance,
@@ -114,6 +116,8 @@ pub enum NoticeKind {
     BudgetWarned(BudgetId, u64),
     /// So many percent of what the reader's folders may take are used.
     StorageWarned(u64),
+    /// These limits of the reader's are raised until then. It stands in the console alone.
+    LimitRaised(PolicyLimits, Timestamp),
     /// Its time limit ends it then.
     WillEnd(Timestamp),
     /// A node takes no new sessions.
@@ -158,6 +162,11 @@ pub(crate) fn of(
     all.extend(warned.map(|(row, event)| nearly_used(row, event, read_at)));
     let storage = storage_warning(view, user)?;
     all.extend(storage.map(|warning| nearly_full(&warning, read_at)));
+    let raised = view.allowances_to(user, MAX_SHOWN)?.into_iter();
+    all.extend(raised.map(|row| {
+        let unread = is_news(&row, caller, read_at);
+        limit_raised(row, unread)
+    }));
     let closed = closed_nodes(view, caller)?;
     all.extend(closed.into_iter().map(|row| maintenance(row, read)));
     let ending = view.ending_before(user, told_until(now), MAX_SHOWN)?;
@@ -269,6 +278,10 @@ fn view(notice: OwnNotice) -> NoticeView {
             let used = format!("{percent} %");
             (NoticeWord::StorageWarned, None, None, Some(used))
         }
+        NoticeKind::LimitRaised(limits, until) => {
+            let told = format!("{} until {until}", limits.told());
+            (NoticeWord::LimitRaised, None, None, Some(told))
+        }
         NoticeKind::WillEnd(_) => plain(NoticeWord::WillEnd),
         NoticeKind::Maintenance(of) => (NoticeWord::Maintenance, None, None, Some(of.message)),
     };
@@ -298,13 +311,16 @@ pub fn unread(server: &Server, caller: &Caller) -> u64 {
         let warned = warned.count() as u64;
         let storage = storage_warning(view, user)?;
         let storage = u64::from(storage.is_some_and(|warning| warning.since > read_at));
+        let raised = view.allowances_to(user, MAX_COUNTED)?;
+        let raised = raised.iter().filter(|row| is_news(row, caller, read_at));
+        let raised = raised.count() as u64;
         let closed = closed_nodes(view, caller)?;
         let closed = closed.iter().filter(|row| is_new(row, read)).count() as u64;
         let ending = view.ending_before(user, told_until(now), MAX_COUNTED)?;
         let new = ending
             .iter()
             .filter(|row| row.ends_at > read_at.plus_seconds(TOLD_BEFORE_SECONDS));
-        let all = count + asked + warned + storage + closed + new.count() as u64;
+        let all = count + asked + warned + storage + raised + closed + new.count() as u64;
         Ok(all.min(u64::from(MAX_COUNTED)))
     });
     // A count is no reason to refuse a page; the fault shows where it matters.
@@ -405,6 +421,23 @@ fn nearly_full(warning: &StorageWarning, read_at: Timestamp) -> OwnNotice {
         session: None,
         name: None,
         unread: warning.since > read_at,
+    }
+}
+
+/// It is told while it holds. What the reader raised themselves they know.
+fn is_news(row: &AllowanceRecord, reader: &Caller, read_at: Timestamp) -> bool {
+    row.created_at > read_at && row.actor != reader.name.as_str()
+}
+
+fn limit_raised(row: AllowanceRecord, unread: bool) -> OwnNotice {
+    OwnNotice {
+        key: format!("allowance {}", row.id),
+        event: None,
+        at: row.created_at,
+        about: NoticeKind::LimitRaised(row.allowance.limits, row.allowance.until),
+        session: None,
+        name: None,
+        unread,
     }
 }
 

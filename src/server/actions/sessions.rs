@@ -39,7 +39,7 @@ pub(super) mod view;
 pub(crate) use change::extend_row;
 pub use change::{
     delete, hold, pause, preview_change, release, rename, resize, restart, resume, set_labels,
-    set_priority, set_time_limit, stop,
+    set_priority, set_time_limit, stop, stop_saying,
 };
 pub use commit::{commit, preview_commit};
 pub(crate) use launch::{LaunchForMembers, effective_limits, limits_of_user, project_of_launch};
@@ -50,8 +50,8 @@ pub use overview::{
 };
 pub(super) use queue::cause_word;
 pub use queue::{
-    MAX_QUEUE_EXPORTED, PlannedSession, QUEUE_PAGE, QueueFilter, QueueView, WaitingLaunch, queue,
-    queue_mark, queue_page, queue_table, wait_word,
+    MAX_QUEUE_EXPORTED, PlannedSession, QUEUE_PAGE, QueueFilter, QueueView, WaitingLaunch,
+    next_in_place, queue, queue_mark, queue_page, queue_table, wait_word,
 };
 
 use find::{find, find_of_owner};

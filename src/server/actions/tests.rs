@@ -189,6 +189,9 @@ async fn every_act_asks_for_its_capability_first() {
         (SessionsRead, "sessions.queue_mark", |s, c| {
             sessions::queue_mark(s, c)
         }),
+        (SessionsRead, "sessions.next_in_place", |s, c| {
+            sessions::next_in_place(s, c, Vec::new())
+        }),
         (SessionsRead, "sessions.events", |s, c| sessions::events(
             s, c, "x"
         )),
@@ -255,6 +258,9 @@ async fn every_act_asks_for_its_capability_first() {
         (SessionsWrite, "sessions.stop", |s, c| sessions::stop(
             s, c, "x", true
         )),
+        (SessionsWrite, "sessions.stop_saying", |s, c| {
+            sessions::stop_saying(s, c, "x", true, "maintenance")
+        }),
         (SessionsWrite, "sessions.restart", |s, c| sessions::restart(
             s, c, "x"
         )),

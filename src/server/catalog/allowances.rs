@@ -1,7 +1,7 @@
 //! Rows of allowances: limits of a domain, a project or a user that are raised for a while. Decides nothing;
 //! `rules::quota` does.
 
-use rules::names::AllowanceId;
+use rules::names::{AllowanceId, UserId};
 use rules::quota::{Allowance, TenantLevel};
 use rules::tenancy::Scope;
 use rules::units::Timestamp;
@@ -81,6 +81,23 @@ impl ReadTransaction<'_> {
             .prepare_cached(&format!("select {WHOLE} where allowance.id = ?1"))?
             .query_row([id.0.as_bytes()], whole_row)
             .optional()?)
+    }
+
+    /// Those of one user themselves, the newest first, at most `most`. Costs a step of an index where there is none.
+    pub(crate) fn allowances_to(
+        &self,
+        user: UserId,
+        most: u32,
+    ) -> Result<Vec<AllowanceRecord>, Failure> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select {WHOLE}
+             where subject_kind = 'user'
+             and subject = ?1
+             order by allowance.created_at desc
+             limit ?2"
+        ))?;
+        let rows = statement.query_map((user.0.as_bytes(), most), whole_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// All of them, for the scheduler.

@@ -611,7 +611,14 @@ fn change_told(before: Option<&Session>, after: &Session) -> (String, String) {
         }
     }
     let state = before.map_or("", |before| before.state().word());
-    match (&after.reason, after.state().word()) {
+    // A reason that stood there before is told already.
+    let is_told =
+        |before: &Session| before.state() != after.state() && before.reason == after.reason;
+    let reason = after
+        .reason
+        .as_ref()
+        .filter(|_| !before.is_some_and(is_told));
+    match (reason, after.state().word()) {
         (Some(reason), _) => (state.to_owned(), reason.text.clone()),
         (None, same) if same == state => Default::default(),
         // A launch with sudo says so, in the audit log too.

@@ -87,6 +87,7 @@ impl ControllerPass {
         let waits = !session.is_confirmed();
         let held = session.held_by.is_some();
         let preempted = session.preempted_count;
+        let because = session.reason.clone();
         let failed = session.start_up.failed;
         let answered = session.incidents.last().map(|incident| incident.id);
         if !change(session) {
@@ -112,9 +113,12 @@ impl ControllerPass {
         } else {
             "session.changed".to_owned()
         };
+        // Why it has its place is told once, not at each step after.
+        let is_told = session.state() != before && session.reason == because;
         let after = session
             .reason
             .as_ref()
+            .filter(|_| !is_told)
             .map_or(session.state().word(), |reason| reason.text.as_str());
         self.happened.push(Happening {
             session: id,

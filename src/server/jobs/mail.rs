@@ -297,6 +297,8 @@ fn is_fresh(notice: &OwnNotice, progress: &OutputProgress, now: Timestamp) -> bo
     notice.unread
         && match (&notice.about, notice.event) {
             (NoticeKind::WillEnd(ends), _) => *ends > now,
+            // Told in the console alone.
+            (NoticeKind::LimitRaised(..), _) => false,
             (_, Some(event)) => event > progress.seen,
             (_, None) => notice.at >= progress.seen_at,
         }

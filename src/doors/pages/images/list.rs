@@ -399,6 +399,7 @@ pub(super) async fn ask(
             go: t.images_remove_go().to_owned(),
             force: None,
         }),
+        why: "",
         back: PATH.to_owned(),
     };
     dialog::answer(&console, &visit, Nav::Images, page)

@@ -97,6 +97,7 @@ pub(super) async fn ask(
             go: t.verb_cancel_session().to_owned(),
             force: None,
         }),
+        why: "",
         back: PATH.to_owned(),
     };
     dialog::answer(&console, &visit, Nav::Queue, page)

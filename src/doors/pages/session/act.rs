@@ -34,6 +34,8 @@ pub struct SessionForm {
     gpu: String,
     gpu_memory: String,
     typed: String,
+    /// Why it is stopped, for its owner.
+    why: String,
 }
 
 /// `POST /sessions/{id}/{verb}`: stop, keep, pause, resume, restart, rename, limits, remove.
@@ -129,7 +131,7 @@ async fn done(
         "stop" => {
             let before = sessions::get(server, caller, id).await?;
             let force = !said.force.is_empty();
-            let session = sessions::stop(server, caller, id, force).await?;
+            let session = sessions::stop_saying(server, caller, id, force, &said.why).await?;
             let word = match before.state {
                 SessionState::Pending => "cancel",
                 _ if force => "force",

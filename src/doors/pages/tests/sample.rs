@@ -41,7 +41,9 @@ use super::super::images::environments::{
     EnvironmentDetailPage, EnvironmentImageLine, EnvironmentLine, EnvironmentsPage,
 };
 use super::super::images::{ImageDetailPage, ImageUse, ImagesPage, ImportRow};
-use super::super::launch::{self, LaunchFields, LaunchPage, NamedSize, SizePicker, Slider};
+use super::super::launch::{
+    self, LaunchFields, LaunchPage, NamedSize, SizePicker, Slider, UsualRuntime,
+};
 use super::super::layout::{AnnouncementBanner, Nav, PageLayout, SignedInUser, SiteLook, Theme};
 use super::super::login::{LoginCodePage, LoginPage};
 use super::super::me::{MePage, OwnActRow, OwnMail, OwnTokenRow};
@@ -1732,6 +1734,10 @@ fn dialog(t: Text, question: bool) -> DialogPage {
             go: t.stop_graceful().into(),
             force: Some(t.stop_force().into()),
         }),
+        why: match question {
+            true => t.stop_why(),
+            false => "",
+        },
         back: "/sessions".into(),
     }
 }
@@ -2002,6 +2008,10 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
         groups: Vec::new(),
         mounts: vec!["home".into(), "data".into(), "kim/images:ro".into()],
         name_hint: "calm-otter".into(),
+        runtime: UsualRuntime {
+            hint: "12h".into(),
+            told: t.launch_max_runtime_usual("12 h", "default"),
+        },
         preview,
     }
 }
@@ -2115,6 +2125,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
         name: "vit-ablation".into(),
         description: "Ablation of the patch size, with <b>32</b> heads. ".repeat(10),
         owner: "mina".into(),
+        is_own: false,
         owner_href: "/users/mina".into(),
         tone,
         state: state.into(),

@@ -7,6 +7,7 @@ use rules::quota::{LimitKey, PolicyLevel, TenantLevel};
 use rules::units::{GpuShare, Timestamp};
 use rules::users::Role;
 
+use super::super::notices::{self, NoticeKind};
 use super::super::{policies, sessions, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
@@ -82,6 +83,11 @@ async fn an_allowance_raises_a_limit_until_its_end_and_then_the_policy_holds_aga
     );
     let raised = (400, PolicyLevel::Member, Some(until));
     assert_eq!(limit(&server, &mina).await, raised);
+    // The user is told, the one who raised it is not.
+    assert_eq!(notices::unread(&server, &mina), 1);
+    let told = notices::list(&server, &mina).await.unwrap();
+    assert!(matches!(told[0].about, NoticeKind::LimitRaised(_, end) if end == until));
+    assert_eq!(notices::unread(&server, &boss), 0);
     let world = server
         .catalog()
         .read_now("look", |view| view.world())

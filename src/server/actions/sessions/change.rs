@@ -38,7 +38,29 @@ pub async fn stop(
     id: &str,
     force: bool,
 ) -> Result<SessionView, Failure> {
+    stop_saying(server, caller, id, force, "").await
+}
+
+/// Characters of why a session is stopped. Higher: the notice of its owner is long. Lower: two sentences do not fit.
+const MAX_STOP_REASON: usize = 200;
+
+/// The same with why, for its owner: it stands in the reason of the end. Empty says nothing.
+///
+/// Errors: `session.stop-reason`.
+pub async fn stop_saying(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    force: bool,
+    why: &str,
+) -> Result<SessionView, Failure> {
     let by = caller.name.clone();
+    let why = why.trim().trim_end_matches('.').to_owned();
+    if why.chars().count() > MAX_STOP_REASON || why.chars().any(char::is_control) {
+        return Err(refusals::session_stop_reason(MAX_STOP_REASON)
+            .at("/why")
+            .into());
+    }
     change(
         server,
         caller,
@@ -52,7 +74,10 @@ pub async fn stop(
             } else {
                 DesiredState::Stop
             };
-            let because = reasons::session_stopped_by(&by);
+            let because = match why.is_empty() {
+                true => reasons::session_stopped_by(&by),
+                false => reasons::session_stopped_saying(&by, &why),
+            };
             let no_restart = std::mem::take(&mut session.restart);
             Ok(session.stop(desired, because, rows.now) || no_restart)
         },

@@ -10,10 +10,12 @@ use rules::fair_share::QueueOrder;
 use rules::names::{ResourceGroupId, SessionId, SessionName};
 use rules::permissions::{Permission, Reach, reach};
 use rules::placement::explain::{Explanation, QueueCauses, Verdict, WaitCause};
+use rules::placement::{self, Decision};
 use rules::policy::BackfillMode;
 use rules::refusals;
-use rules::session::{Session, SessionState};
+use rules::session::{Outcome, Session, SessionState};
 use rules::units::Timestamp;
+use rules::world::ClusterSnapshot;
 
 use super::{discreet, view};
 use crate::access::Caller;
@@ -279,6 +281,44 @@ pub async fn queue_mark(server: &Server, caller: &Caller) -> Result<u64, Failure
         (group.id, group.generation, window).hash(&mut mark);
     }
     Ok(mark.finish())
+}
+
+/// The waiting session that would start at once if these ended now, and its owner: the first one of the queue that would get
+/// a place. None where none would, or where the caller may not see it. Costs a copy of the live sessions and a walk of the
+/// queue.
+pub async fn next_in_place(
+    server: &Server,
+    caller: &Caller,
+    ending: Vec<SessionId>,
+) -> Result<Option<(SessionName, String)>, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    let (caller, now) = (caller.clone(), server.clock().now());
+    let snapshot = server.snapshot().await?;
+    on_a_thread(move || {
+        let sessions = snapshot.world.sessions.iter();
+        let kept: Vec<Session> = sessions
+            .filter(|session| !ending.contains(&session.id))
+            .cloned()
+            .collect();
+        let mut world = ClusterSnapshot {
+            sessions: kept.into(),
+            ..snapshot.world.clone()
+        };
+        let ends = ending.iter().map(|id| (*id, Some(Outcome::Stopped)));
+        world.ended.extend(ends);
+        let mut decided = placement::decide(&world, now).into_iter();
+        let first = decided.find_map(|one| match one {
+            Decision::Place { session, .. } => Some(session),
+            Decision::End { .. } => None,
+        })?;
+        let reach = reach(&caller.subject, Permission::SessionsRead);
+        let row = world.sessions.iter().find(|one| one.id == first)?;
+        let owner = snapshot.names.get(&row.owner)?;
+        reach
+            .covers(&row.scope())
+            .then(|| (row.name.clone(), owner.to_string()))
+    })
+    .await
 }
 
 async fn on_a_thread<T: Send + 'static>(

@@ -156,6 +156,40 @@ async fn a_launch_is_a_row_and_an_event_and_can_be_found_by_name_id_and_prefix()
 }
 
 #[tokio::test]
+async fn why_a_session_has_its_place_is_told_once() {
+    let server = server();
+    let mina = user(&server, "mina", Role::User);
+    let session = one(&server, &mina, named("vit")).await.unwrap();
+    carry_out(&server, session.id, None);
+    let events = events(&server, &mina, "vit").await.unwrap();
+    let told = events.iter().filter(|event| event.after == "Room.");
+    assert_eq!(told.count(), 1, "{events:?}");
+}
+
+#[tokio::test]
+async fn who_takes_a_place_next_is_named_to_those_who_may_see_them() {
+    let server = server();
+    let [mina, jae] = ["mina", "jae"].map(|name| user(&server, name, Role::User));
+    let boss = user(&server, "boss", Role::Administrator);
+    let big = |name: &str| {
+        let mut request = named(name);
+        request.resources.cpu = Some(CpuShare(300));
+        request
+    };
+    let runs = one(&server, &mina, big("runs")).await.unwrap();
+    carry_out(&server, runs.id, None);
+    one(&server, &jae, big("waits")).await.unwrap();
+    let next = async |caller: &Caller, ending: Vec<SessionId>| {
+        let next = next_in_place(&server, caller, ending).await.unwrap();
+        next.map(|(name, owner)| format!("{name} of {owner}"))
+    };
+    let named = next(&boss, vec![runs.id]).await;
+    assert_eq!(named.as_deref(), Some("waits of jae"));
+    assert_eq!(next(&boss, Vec::new()).await, None, "there is no room now");
+    assert_eq!(next(&mina, vec![runs.id]).await, None, "not hers to see");
+}
+
+#[tokio::test]
 async fn replicas_come_all_or_none() {
     let server = server();
     let mina = user(&server, "mina", Role::User);

@@ -9,13 +9,13 @@ use rules::tenancy::Scope;
 use rules::users::Role;
 
 use super::caller_of;
-use crate::Server;
 use crate::actions::attention::{self, AttentionItem};
 use crate::actions::journal::{self, JournalQuery};
 use crate::actions::notices::{self, NoticeKind};
 use crate::actions::{gpus, nodes, sessions};
 use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
+use crate::{Failure, Server};
 
 fn happened(server: &Server, owner: Option<UserId>, topic: &str, object: &str, code: &str) {
     let (topic, object, code) = (topic.to_owned(), object.to_owned(), code.to_owned());
@@ -124,6 +124,38 @@ async fn what_a_user_did_themselves_just_now_is_told_but_never_unread() {
     let taken = launch("taken").await;
     sessions::stop(&server, &boss, &taken, false).await.unwrap();
     assert_eq!(notices::unread(&server, &mina), 1, "somebody else's stop");
+}
+
+#[tokio::test]
+async fn who_is_stopped_by_another_reads_why() {
+    let server = Server::for_tests();
+    let (mina, boss) = (
+        caller_of(&server, "mina", Role::User),
+        caller_of(&server, "boss", Role::Administrator),
+    );
+    let request = LaunchRequest {
+        name: Some("nb".into()),
+        ..LaunchRequest::default()
+    };
+    let launched = sessions::launch(&server, &mina, request, None).await;
+    let id = launched.unwrap().sessions[0].id.to_string();
+    let long = "x".repeat(201);
+    for wrong in [long.as_str(), "two\nlines"] {
+        let refused = sessions::stop_saying(&server, &boss, &id, false, wrong).await;
+        assert!(matches!(
+            refused,
+            Err(Failure::Refusal(refusal)) if refusal.code == rules::codes::SESSION_STOP_REASON
+        ));
+    }
+    let why = "The card is needed for the exam.";
+    let stopped = sessions::stop_saying(&server, &boss, &id, false, why).await;
+    let reason = stopped.unwrap().reason.expect("why it ended");
+    assert!(
+        reason
+            .text
+            .contains("who wrote: The card is needed for the exam.")
+    );
+    assert_eq!(reason.code, rules::codes::SESSION_STOPPED);
 }
 
 #[tokio::test]

@@ -4,10 +4,10 @@
 use api::policies::EffectiveLimitView;
 use rules::quota::EffectiveLimit;
 use rules::storage::StorageUse;
-use rules::units::GpuShare;
+use rules::units::{Bytes, GpuShare};
 
 use super::*;
-use crate::actions::{budgets, sessions};
+use crate::actions::{budgets, sessions, storage};
 use crate::catalog::users::{BrowserRow, IDLE_HOURS};
 
 /// What is known of one user.
@@ -24,8 +24,8 @@ pub struct UserProfile {
     pub gpus: Option<GpuShare>,
     /// What they may have waiting, and how much of it is in use.
     pub limits: Vec<EffectiveLimit>,
-    /// What their folders take, and may; None where they have none, or it was not seen yet.
-    pub folders: Option<StorageUse>,
+    /// What their folders take, and may; nothing where they have none, or it was not seen yet.
+    pub folders: StorageUse,
     /// The budgets that hold for them now.
     pub budgets: Vec<EffectiveLimitView>,
     /// Why the caller can neither suspend nor remove the account; None where nothing keeps it.
@@ -56,7 +56,14 @@ pub async fn profile(server: &Server, caller: &Caller, who: &str) -> Result<User
             token_used_at: tokens.iter().filter_map(|token| token.used_at).max(),
             gpus,
             limits: sessions::limits_of_user(view, user.id, now)?,
-            folders: view.storage_of(user.id)?.map(|known| known.taken),
+            folders: match view.storage_of(user.id)? {
+                Some(known) => known.taken,
+                None => StorageUse {
+                    used: Bytes(0),
+                    limit: storage::folder_limit(view, user.id, user.domain, now)?,
+                    at: now,
+                },
+            },
             budgets: budgets::of_user(view, user.id, now)?,
             last_administrator: last.is_some(),
             kept: last.or_else(|| own.then(|| oneself("suspend or remove"))),
