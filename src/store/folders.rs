@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rules::folder::FolderOwner;
+use rules::folder::ScopeOwner;
 use rules::folder_path::{FolderPath, MAX_FOLDER_PATH};
 use rules::names::{FolderId, VolumeId};
 use rules::refusals;
@@ -26,6 +26,7 @@ use crate::trees::{self, Size, Thrown, Trash};
 use crate::volumes::{FOLDERS, OpenVolume, VOLUMES, VolumeShelf};
 use archive::{ArchiveFormat, FolderArchive};
 use beneath::{FIRST_OWNER, FolderTop};
+use counted::CountedUse;
 use failure::FolderError;
 use files::FolderFile;
 use found::FoundFolder;
@@ -39,6 +40,7 @@ pub mod archive;
 mod beneath;
 mod copies;
 pub mod copying;
+pub mod counted;
 pub mod failure;
 pub mod files;
 mod found;
@@ -148,8 +150,8 @@ fn directory(folders: &Path, id: FolderId) -> PathBuf {
 /// Which limit a new folder lies below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FolderLimit {
-    pub owner: FolderOwner,
-    /// Of all folders of the owner, where this is the first of them.
+    pub owner: ScopeOwner,
+    /// Of all that counts on it, where this is the first of it.
     pub bytes: Bytes,
 }
 
@@ -170,6 +172,8 @@ pub struct FolderStore {
     counts: subfolders::KeptCounts,
     /// Files whose text is written right now.
     texts: texts::TextsUnderWay,
+    /// What limits leave that the kernel does not hold.
+    counted: counted::CountedLimits,
 }
 
 impl FolderStore {
@@ -197,6 +201,7 @@ impl FolderStore {
             listings: sorted_names::KeptListings::default(),
             counts: subfolders::KeptCounts::default(),
             texts: texts::TextsUnderWay::default(),
+            counted: counted::CountedLimits::default(),
         })
     }
 
@@ -267,13 +272,19 @@ impl FolderStore {
         Ok(())
     }
 
-    /// The scope of an owner's folders, whether it is there or not.
-    pub fn scope(&self, owner: impl Into<FolderOwner>) -> ScopePlace {
+    /// Takes in what is known of folders whose limit the kernel does not hold: what is written to them is held to it from now
+    /// on. O(folders of the owner).
+    pub fn tell_counted(&self, told: CountedUse) {
+        self.counted.tell(told);
+    }
+
+    /// The scope of a limit, whether it is there or not.
+    pub fn scope(&self, owner: impl Into<ScopeOwner>) -> ScopePlace {
         ScopePlace::of(&self.data, owner)
     }
 
-    /// All scopes that were ever made here, each with the owner whose folders lie in it, in no order.
-    pub fn scopes(&self) -> io::Result<Vec<(FolderOwner, ScopePlace)>> {
+    /// All scopes that were ever made here, each with whose limit it is held to, in no order.
+    pub fn scopes(&self) -> io::Result<Vec<(ScopeOwner, ScopePlace)>> {
         ScopePlace::all(&self.data)
     }
 
@@ -358,6 +369,7 @@ impl FolderStore {
                 scope: Some((scope, lease)),
                 volume: None,
                 keeper: Arc::clone(&self.keeper),
+                count: None,
             }));
         }
         if let Some(volume) = on_volume(&place) {
@@ -372,6 +384,7 @@ impl FolderStore {
                 scope: None,
                 volume: Some(open),
                 keeper: Arc::clone(&self.keeper),
+                count: None,
             }));
         }
         match place.symlink_metadata() {
@@ -388,6 +401,7 @@ impl FolderStore {
             scope: None,
             volume: None,
             keeper: Arc::clone(&self.keeper),
+            count: self.counted.of(id),
         }
     }
 
@@ -646,6 +660,21 @@ impl FolderStore {
     /// What lies in the folder's trash, newest first.
     pub fn removed(&self, id: FolderId) -> Result<Vec<RemovedEntry>, FolderError> {
         removed::list(&self.place_of(id)?.removed())
+    }
+
+    /// What lies in the folder's trash, oldest first, at most so many.
+    pub fn oldest_removed(
+        &self,
+        id: FolderId,
+        most: usize,
+    ) -> Result<Vec<RemovedEntry>, FolderError> {
+        removed::oldest(&self.place_of(id)?.removed(), most)
+    }
+
+    /// What one of `removed` takes of the disk; 0 where it is none. Looks at no more than `most` names.
+    pub fn removed_size(&self, id: FolderId, item: Uuid, most: u64) -> Result<u64, FolderError> {
+        let size = removed::size(&self.place_of(id)?.removed(), item, most);
+        size.map_err(failure::fault("measure a removed file"))
     }
 
     /// Puts one of `removed` back where it was, with the directories above it, and gives its path. Never over another one.

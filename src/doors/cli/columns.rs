@@ -397,8 +397,8 @@ fn told(notice: &NoticeView) -> String {
             None => "budget is nearly used".to_owned(),
         },
         (NoticeWord::StorageWarned, _) => match &notice.message {
-            Some(used) => format!("your folders take {used} of their limit"),
-            None => "your folders take nearly all of their limit".to_owned(),
+            Some(used) => format!("folders take {used} of their limit"),
+            None => "folders take nearly all of their limit".to_owned(),
         },
         (NoticeWord::WillEnd, _) => format!("ends at {}", notice.at),
         (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),

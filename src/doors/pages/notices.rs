@@ -247,7 +247,8 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             _ => None,
         },
         name: match (&notice.about, &notice.name) {
-            (NoticeKind::StorageWarned(_), _) => t.folders_own().to_owned(),
+            (NoticeKind::StorageWarned(_), None) => t.folders_own().to_owned(),
+            (NoticeKind::StorageWarned(_), Some(project)) => t.folder_owner_of_project(project),
             (_, Some(name)) => name.clone(),
             (_, None) => t.notices_deleted().to_owned(),
         },

@@ -16,6 +16,7 @@ use store::trees::Thrown;
 
 use crate::actions::astray_folders;
 use crate::actions::folders::note;
+use crate::actions::storage::MAX_COUNTED;
 use crate::actions::volumes::on_volume;
 use crate::appliance::lazy_stores::folder_failure;
 use crate::catalog::Lane;
@@ -25,9 +26,6 @@ use crate::{Failure, Server, ServerFault};
 const LOOK: Duration = Duration::from_secs(3600);
 /// Before the first one, so that a server that is started often looks too, and one that just started serves first.
 const FIRST_LOOK: Duration = Duration::from_secs(600);
-/// Names of one folder that are counted. Higher: a look takes longer than the time to the next one. Lower: more folders are
-/// shown as smaller than they are.
-const MAX_COUNTED: u64 = 2_000_000;
 /// How long a directory without a row may be that of a folder that is just being made.
 const UNNAMED: Duration = Duration::from_secs(24 * 3600);
 /// Who did it, in the journal.
@@ -168,7 +166,8 @@ fn trashed_before(now: Timestamp) -> Timestamp {
     Timestamp::from_millis(now.as_millis().saturating_sub(kept))
 }
 
-async fn purge_one(server: &Server, id: FolderId, since: Timestamp) -> Result<(), Failure> {
+/// Removes one folder that lies in the trash since before `since`, or is being removed.
+pub(super) async fn purge_one(server: &Server, id: FolderId, since: Timestamp) -> Result<(), Failure> {
     let began = server
         .catalog()
         .write_of_server(Lane::Loops, "begin to purge a folder", move |rows| {

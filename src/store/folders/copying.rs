@@ -123,6 +123,7 @@ impl FolderStore {
             scope: Some((scope.clone(), lease)),
             volume: None,
             keeper: Arc::clone(&self.keeper),
+            count: None,
         };
         let told = |error| target.told(fault(DOING)(error));
         trees::remove(&own).map_err(told)?;
@@ -389,6 +390,7 @@ impl<'a, 'w> TreeCopy<'a, 'w> {
                     Ok(read) => {
                         at += read as u64;
                         self.done += read as u64;
+                        self.into.note_written(read as u64);
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) => return Err(self.fault(error)),

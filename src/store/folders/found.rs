@@ -9,6 +9,7 @@ use rules::refusals;
 use rules::storage::{StorageLevel, level};
 
 use super::beneath::FolderTop;
+use super::counted::FolderCount;
 use super::failure::{FolderError, fault};
 use super::{DATA, REMOVED, STAGING};
 use crate::quota::{ScopeKeeper, ScopeLease, ScopePlace};
@@ -24,6 +25,8 @@ pub(super) struct FoundFolder {
     /// The volume that it lies on: `own` leads through it.
     pub(super) volume: Option<OpenVolume>,
     pub(super) keeper: Arc<dyn ScopeKeeper>,
+    /// What it counts on, where nothing but a count stands for the limit.
+    pub(super) count: Option<FolderCount>,
 }
 
 impl FoundFolder {
@@ -63,7 +66,10 @@ impl FoundFolder {
     /// Errors: `quota.exceeded`.
     pub(super) fn refuse_beyond_limit(&self, bytes: u64) -> Result<(), FolderError> {
         if self.scope.is_none() {
-            return Ok(());
+            return match &self.count {
+                Some(count) => count.limit.refuse_beyond(bytes),
+                None => Ok(()),
+            };
         }
         // Within a scope the kernel tells of the room that its limit leaves.
         let stat = rustix::fs::statvfs(&self.own);
@@ -73,6 +79,13 @@ impl FoundFolder {
                 .exceeded(false)
                 .unwrap_or_else(|| refusals::disk_full().into())),
             false => Ok(()),
+        }
+    }
+
+    /// Keeps that so many bytes more were written: no count knows them yet.
+    pub(super) fn note_written(&self, bytes: u64) {
+        if let Some(count) = &self.count {
+            count.limit.add(count.folder, bytes);
         }
     }
 

@@ -134,6 +134,19 @@ pub(super) fn list(trash: &Path) -> Result<Vec<RemovedEntry>, FolderError> {
     Ok(found.take(MAX_REMOVED_LISTED).collect())
 }
 
+/// What was removed, oldest first, at most so many; nothing where there is no trash yet.
+pub(super) fn oldest(trash: &Path, most: usize) -> Result<Vec<RemovedEntry>, FolderError> {
+    let mut ids = items(trash).map_err(fault("list removed files"))?;
+    ids.sort_unstable();
+    let found = ids.into_iter().filter_map(|id| entry(trash, id));
+    Ok(found.take(most).collect())
+}
+
+/// What one item takes of the disk; nothing where there is none. Looks at no more than `most` names.
+pub(super) fn size(trash: &Path, id: Uuid, most: u64) -> io::Result<u64> {
+    Ok(crate::trees::measure(&trash.join(id.to_string()), most)?.bytes)
+}
+
 /// The ids of all items; nothing where there is no trash yet.
 fn items(trash: &Path) -> io::Result<Vec<Uuid>> {
     let all = match fs::read_dir(trash) {
@@ -328,6 +341,23 @@ mod tests {
         store.empty_removed(ID).expect("emptied");
         let trash = place.with_file_name("trash");
         assert_eq!(fs::read_dir(trash).expect("a directory").count(), 0);
+    }
+
+    #[test]
+    fn the_oldest_of_what_was_removed_is_told_first_with_its_size() {
+        let (_data, store, place) = opened();
+        for (number, name) in ["old", "new"].into_iter().enumerate() {
+            fs::write(place.join(name), vec![1; 1 << 20]).expect("written");
+            let now = NOW.plus_seconds(number as u64);
+            store.remove_entry(ID, &path(name), now).expect("removed");
+        }
+        let oldest = store.oldest_removed(ID, 1).expect("a list");
+        assert_eq!(oldest.len(), 1);
+        assert_eq!(oldest[0].path, "old");
+        let size = store.removed_size(ID, oldest[0].id, 100).expect("measured");
+        assert!(size >= 1 << 20, "{size}");
+        let none = store.removed_size(ID, Uuid::nil(), 100).expect("nothing");
+        assert_eq!(none, 0);
     }
 
     #[test]

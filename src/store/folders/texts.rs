@@ -147,6 +147,9 @@ impl FolderStore {
                 return Err(found.told(error));
             }
         };
+        if *version == TextVersion::New {
+            found.note_written(bytes);
+        }
         sync(parent.as_fd()).map_err(fault(doing))?;
         // Of the file that was written, whichever has its name by now.
         let stat = rustix::fs::fstat(&file).map_err(|error| fault(doing)(error.into()))?;

@@ -83,6 +83,7 @@ pub async fn adopt(
                 used_at: None,
                 trashed_at: None,
                 counted: None,
+                own_limit: None,
                 generation: 1,
             };
             insert(rows, &caller, &folder)?;

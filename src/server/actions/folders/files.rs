@@ -26,12 +26,14 @@ use store::folders::failure::FolderError;
 use store::folders::listing::{EntryQuery, FolderEntry};
 use store::folders::ordered::{EntrySortKey, SortedPosition, SortedQuery};
 use store::folders::position::EntryPosition;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::notebook::{self, MAX_NOTEBOOK_BYTES, NotebookCell};
 use super::turns::FolderTurn;
 use super::{FolderTurns, find, note, permitted, refuse_unready};
 use crate::access::{self, Caller, Lease};
+use crate::actions::storage::{count_again, tell_counted};
 use crate::actions::volumes::{apart, on_volume, refuse_silent};
 use crate::actions::{cursor, somewhere};
 use crate::appliance::lazy_stores::folder_error;
@@ -668,10 +670,14 @@ fn give_back(server: &Server, id: FolderId) -> Result<(), Failure> {
     if !turns.note_emptying(id) {
         return Ok(());
     }
+    let (server, runtime) = (server.clone(), Handle::current());
     tokio::task::spawn_blocking(move || {
         while let Some(id) = turns.next_emptying() {
             if let Err(error) = store.empty_removed(id) {
                 tracing::warn!(folder = %id, %error, "removed files stay on the disk");
+            }
+            if let Err(failure) = runtime.block_on(count_again(&server, id)) {
+                tracing::warn!(folder = %id, error = %chain(&failure), "a folder is not counted again");
             }
         }
     });
@@ -865,9 +871,13 @@ pub(super) async fn on_files<T: Send + 'static>(
         return Ok((folder, done.map_err(folder_error)?));
     }
     let turn = server.folder_turns().enter(caller.subject.user).await?;
+    let server = server.clone();
     let working = tokio::task::spawn_blocking(move || -> Result<(Folder, T), Failure> {
         // It counts until it is done, also where its request is gone.
         let _turn = turn;
+        if verb == FolderVerb::Write {
+            tell_counted(&server, &store, &folder)?;
+        }
         let done = work(&store, &folder).map_err(folder_error)?;
         Ok((folder, done))
     });

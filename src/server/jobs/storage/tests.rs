@@ -14,7 +14,7 @@ use store::quota::{ScopeKeeper, ScopeLease, ScopeUse};
 use super::*;
 use crate::access::{Caller, set_up, setup_link};
 use crate::actions::notices::{self, NoticeKind};
-use crate::actions::{folders, policies, storage};
+use crate::actions::{folders, policies, storage, system};
 
 /// Says of each scope what it was told to say, and remembers the limits.
 #[derive(Debug, Default)]
@@ -115,6 +115,14 @@ async fn folders_are_held_to_the_policy_and_their_owner_sees_how_near_it_is() {
         assert_eq!((listed[0].used, listed[0].level), (Bytes(used), level));
         assert_eq!(listed[0].limit, Bytes::gib(1));
         assert_eq!(listed[0].enforcement, StorageEnforcement::Image);
+        let figures = system::metrics(&server, &boss).await.unwrap();
+        let of_owner = figures.folders.first().expect("one owner");
+        assert_eq!(of_owner.owner, boss.subject.user.to_string());
+        // A row is written where something changed that is told.
+        assert_eq!(
+            (of_owner.used, of_owner.limit),
+            (Bytes(used), Bytes::gib(1))
+        );
         let notices = notices::list(&server, &boss).await.unwrap();
         let mut about = notices.iter().map(|notice| &notice.about);
         let is_told = about.any(|about| matches!(about, NoticeKind::StorageWarned(_)));
