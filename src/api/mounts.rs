@@ -88,6 +88,7 @@ pub struct MountView {
     #[schema(value_type = MountAccessShape)]
     pub access: MountAccess,
     /// Read-only until the session starts again, since the folders that count on its limit took more than that.
+    #[serde(default)]
     pub over_limit: bool,
 }
 

@@ -106,6 +106,13 @@ pub fn level(used: Bytes, limit: Bytes) -> StorageLevel {
     }
 }
 
+/// The most that a folder may have by itself as a part of what its owner's folders may take: `others` is set aside for other
+/// folders already, and `rest` is what the owner's other files take. The least that a limit may be stays for those.
+pub fn own_limit_room(whole: Bytes, others: Bytes, rest: Bytes) -> Bytes {
+    let kept = rest.max(MIN_FOLDER_BYTES);
+    Bytes(whole.0.saturating_sub(others.0).saturating_sub(kept.0))
+}
+
 /// Parts of a hundred of a limit above which the oldest of what lies in the trash gives way. Higher: a limit is met while removed
 /// files fill it. Lower: what was removed is kept for a shorter time.
 const TRASH_PERCENT: u64 = 90;
@@ -169,6 +176,16 @@ mod tests {
         }
         assert_eq!(percent(Bytes(u64::MAX), Bytes(u64::MAX)), 100);
         assert_eq!(level(Bytes::ZERO, Bytes::ZERO), StorageLevel::Full);
+    }
+
+    #[test]
+    fn a_folder_has_what_the_owners_other_files_leave() {
+        let room = |others, rest| own_limit_room(Bytes::gib(10), others, rest);
+        assert_eq!(room(Bytes::ZERO, Bytes::gib(4)), Bytes::gib(6));
+        assert_eq!(room(Bytes::gib(3), Bytes::gib(4)), Bytes::gib(3));
+        assert_eq!(room(Bytes::gib(7), Bytes::gib(4)), Bytes::ZERO);
+        let empty = room(Bytes::ZERO, Bytes::ZERO);
+        assert_eq!(empty.0, Bytes::gib(10).0 - MIN_FOLDER_BYTES.0);
     }
 
     #[test]

@@ -1069,6 +1069,79 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_moves_to_a_limit_of_its_own_and_back() {
+        const OWNER: UserId = UserId(Uuid::from_u128(7));
+        let data = tempfile::tempdir().expect("a directory");
+        let keeper: Arc<dyn ScopeKeeper> = Arc::new(PlainScopes);
+        let store = FolderStore::limited(data.path(), keeper).expect("a store");
+        let limit = |owner: ScopeOwner, bytes| FolderLimit { owner, bytes };
+        let of_owner = limit(OWNER.into(), Bytes::gib(2));
+        let own = limit(ID.into(), Bytes::gib(1));
+        store.create(ID, true, Some(of_owner)).expect("made");
+        let mounted = mounted_directory(data.path(), ID);
+        fs::write(mounted.join("file"), "text").expect("written");
+        for (before, to) in [(of_owner, own), (own, of_owner)] {
+            store
+                .rehome(ID, before.owner, to, &mut |_| Ok(()))
+                .expect("moved");
+            let scope = store.scope(to.owner);
+            assert_eq!(scope_of(data.path(), ID), Some(scope.clone()));
+            assert_eq!(scope.limit().expect("kept"), Some(to.bytes));
+            let text = fs::read_to_string(mounted.join("file"));
+            assert_eq!(text.expect("there"), "text");
+            let mode = mounted.metadata().expect("there").mode();
+            assert_eq!(mode & 0o777, 0o700, "a home stays one");
+        }
+        let owners: Vec<ScopeOwner> = store
+            .scopes()
+            .expect("a list")
+            .into_iter()
+            .map(|(owner, _)| owner)
+            .collect();
+        assert!(owners.contains(&ID.into()) && owners.contains(&OWNER.into()));
+    }
+
+    #[test]
+    fn what_is_written_where_nothing_holds_a_limit_is_held_to_the_count() {
+        const OWNER: UserId = UserId(Uuid::from_u128(7));
+        let (data, store) = opened();
+        store.create(ID, false, None).expect("made");
+        let path = |text: &str| FolderPath::parse(text).expect(text);
+        store.make_directory(ID, &path("a")).expect("not told yet");
+        let told = |used| {
+            store.tell_counted(CountedUse {
+                owner: OWNER.into(),
+                limit: Bytes(1000),
+                used: Bytes(used),
+                counts: [(ID, None)].into(),
+            });
+        };
+        told(990);
+        let declared = |bytes| staging::DeclaredFile {
+            path: "file".to_owned(),
+            bytes: Some(bytes),
+            overwrite: false,
+            modified_at: None,
+            by: None,
+        };
+        let now = Timestamp::from_millis(4_000_000_000_000);
+        let refused = store.stage(ID, &path("file"), declared(11), now);
+        let refused = refused.expect_err("it does not fit");
+        assert_eq!(refused.code(), Some("quota.exceeded"));
+        let upload = store.stage(ID, &path("file"), declared(10), now);
+        let upload = upload.expect("it fits").id;
+        let mut writer = store.append(ID, upload, 0, None).expect("begun");
+        writer.write(b"0123456789").expect("written");
+        writer.finish(true).expect("kept");
+        assert!(store.place(ID, upload).expect("in its place"));
+        let refused = store.make_directory(ID, &path("b"));
+        let refused = refused.expect_err("what was written counts");
+        assert_eq!(refused.code(), Some("quota.exceeded"));
+        store.remove_entry(ID, &path("file"), now).expect("removed");
+        assert!(mounted_directory(data.path(), ID).join("a").is_dir());
+    }
+
+    #[test]
     fn a_folder_whose_volume_is_gone_is_refused_and_makes_nothing_elsewhere() {
         let (data, store) = opened();
         let volume = VolumeId(Uuid::from_u128(9));

@@ -621,6 +621,23 @@ mod tests {
     }
 
     #[test]
+    fn an_upload_waits_for_the_disk_where_it_is_told_of() {
+        let bench = bench();
+        let id = bench.store.create(declared(10, None), NOW).unwrap().id;
+        let waits = || bench.store.running(id).lock().unwrap().unsynced;
+        let append = |offset, from: &mut dyn Read| bench.store.append(id, "kim", offset, from);
+        append(0, &mut &b"abc"[..]).unwrap();
+        assert_eq!(waits(), 3, "more may come");
+        append(3, &mut CutReader(b"de")).unwrap_err();
+        assert_eq!(waits(), 0, "its sender asks how far it came");
+        append(5, &mut &b"fgh"[..]).unwrap();
+        assert_eq!(waits(), 3);
+        assert_eq!(bench.store.status(id, "kim").unwrap().offset, 8);
+        append(8, &mut &b"ij"[..]).unwrap();
+        assert_eq!(waits(), 0, "it is whole");
+    }
+
+    #[test]
     fn the_digest_is_the_same_whether_hashed_on_the_way_or_at_the_end() {
         let bench = bench();
         let id = bench.store.create(declared(300, None), NOW).unwrap().id;

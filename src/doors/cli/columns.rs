@@ -575,6 +575,7 @@ pub(super) const FOLDERS: &[Column<FolderView>] = &[
     column("STATE", 0, |r, _| r.state.word().to_owned()),
     column("SIZE", 0, |r, _| bytes(r.bytes.map(Bytes))),
     column("FILES", 1, |r, _| maybe(r.entries)),
+    column("LIMIT", 2, |r, _| bytes(r.limit.map(Bytes))),
     column("COUNTED", 2, |r, _| maybe(r.counted_at.as_ref())),
     column("USED", 2, |r, _| maybe(r.used_at.as_ref())),
     column("PURGED", 1, |r, _| maybe(r.purge_at.as_ref())),

@@ -42,6 +42,7 @@ pub mod adoption;
 pub mod browsing;
 pub mod copies;
 pub mod files;
+pub mod limits;
 pub mod notebook;
 pub mod sharing;
 pub mod transfers;

@@ -228,9 +228,7 @@ fn storage_warnings(
         GrantScope::Project(project) => Some(project),
         GrantScope::Site | GrantScope::Domain(_) => None,
     });
-    let led: BTreeSet<ProjectId> = projects
-        .filter(|project| leads(grants, *project))
-        .collect();
+    let led: BTreeSet<ProjectId> = projects.filter(|project| leads(grants, *project)).collect();
     for project in led {
         let Some(warning) = view.storage_of(project)?.filter(is_near) else {
             continue;

@@ -209,9 +209,8 @@ impl ReadTransaction<'_> {
              from folder
              where {of_owner} and own_limit is not null and limit_on_top = 0"
         ))?;
-        let bytes = statement.query_row([owner.id().as_bytes()], |row| {
-            value::unsigned(row, "bytes")
-        })?;
+        let bytes =
+            statement.query_row([owner.id().as_bytes()], |row| value::unsigned(row, "bytes"))?;
         Ok(Bytes(bytes))
     }
 
@@ -246,8 +245,9 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "insert into folder
-                     (id, owner, project, members, name, kind, state, created_at, generation, volume)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                     (id, owner, project, members, name, kind, state, created_at, generation, volume,
+                      own_limit, limit_on_top)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             )?
             .execute((
                 folder.id.0.as_bytes(),
@@ -260,6 +260,8 @@ impl Rows<'_> {
                 folder.created_at.as_millis(),
                 value::signed(folder.generation),
                 folder.volume.map(|volume| *volume.0.as_bytes()),
+                folder.own_limit.map(|limit| value::signed(limit.bytes.0)),
+                folder.own_limit.is_some_and(|limit| limit.is_on_top),
             ))?;
         Ok(())
     }

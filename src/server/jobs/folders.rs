@@ -167,7 +167,11 @@ fn trashed_before(now: Timestamp) -> Timestamp {
 }
 
 /// Removes one folder that lies in the trash since before `since`, or is being removed.
-pub(super) async fn purge_one(server: &Server, id: FolderId, since: Timestamp) -> Result<(), Failure> {
+pub(super) async fn purge_one(
+    server: &Server,
+    id: FolderId,
+    since: Timestamp,
+) -> Result<(), Failure> {
     let began = server
         .catalog()
         .write_of_server(Lane::Loops, "begin to purge a folder", move |rows| {

@@ -3,14 +3,14 @@
 //! nothing half-made: a copy is found by its row, a moved folder by its link.
 
 use std::ffi::{CStr, CString};
-use std::fs::{File, FileTimes, Metadata, Permissions};
+use std::fs::{self, File, FileTimes, Metadata, Permissions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, fchown, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
-use rules::folder::FolderOwner;
+use rules::folder::ScopeOwner;
 use rules::folder_path::FolderPath;
 use rules::names::FolderId;
 use rules::refusals;
@@ -25,7 +25,8 @@ use super::beneath::FolderTop;
 use super::failure::{FolderError, fault};
 use super::found::FoundFolder;
 use super::{
-    DATA, FolderLimit, FolderStore, REMOVED, TRASH, directory, make, open_to_all, scope_of, unlink,
+    DATA, FolderLimit, FolderStore, REMOVED, TRASH, directory, give, make, open_to_all, scope_of,
+    unlink,
 };
 use crate::folders::staging::refuse_full_disk;
 use crate::trees::{self, Thrown, Trash};
@@ -92,7 +93,7 @@ impl FolderStore {
         }
     }
 
-    /// Moves a folder into the scope of another owner: its files are copied there, then one rename lets its link lead to
+    /// Moves a folder into the scope of another limit, that of another owner or its own: its files are copied there, then one rename lets its link lead to
     /// them, then those in the scope of `before` go. Safe to be done again after it was broken off. Does nothing where no
     /// limit is held, and for a folder on a volume. No session may mount it and no file of it be written meanwhile.
     ///
@@ -100,7 +101,7 @@ impl FolderStore {
     pub fn rehome(
         &self,
         id: FolderId,
-        before: FolderOwner,
+        before: ScopeOwner,
         limit: FolderLimit,
         watch: &mut CopyWatch<'_>,
     ) -> Result<(), FolderError> {
@@ -135,7 +136,13 @@ impl FolderStore {
         ] {
             make(&path).map_err(told)?;
         }
-        open_to_all(&target.data()).map_err(told)?;
+        let like = fs::metadata(found.data()).map_err(fault(DOING))?;
+        let opened = match like.mode() & 0o077 {
+            // A home, which only its owner reads inside.
+            0 => give(&target.data()),
+            _ => open_to_all(&target.data()),
+        };
+        opened.map_err(told)?;
         let mut copy = TreeCopy::new(&target, &self.folders, watch);
         copy.tree(&found.data(), &target.data())?;
         if found.removed().is_dir() {
@@ -145,13 +152,13 @@ impl FolderStore {
         self.forget_former(id, before).map_err(told)
     }
 
-    /// Removes the half-made directory of a folder from the scope of an owner who did not get it. One whose link leads there
+    /// Removes the half-made directory of a folder from the scope of a limit on which it does not count. One whose link leads there
     /// already stays: then what is left in the scope of `before` goes.
     pub fn give_up_rehome(
         &self,
         id: FolderId,
-        before: FolderOwner,
-        owner: FolderOwner,
+        before: ScopeOwner,
+        owner: ScopeOwner,
     ) -> io::Result<()> {
         let scope = self.scope(owner);
         if scope_of(&self.data, id).as_ref() == Some(&scope) {
@@ -179,8 +186,8 @@ impl FolderStore {
         Ok(())
     }
 
-    /// Throws away what a folder that moved left in the scope of its former owner.
-    fn forget_former(&self, id: FolderId, before: FolderOwner) -> io::Result<()> {
+    /// Throws away what a folder that moved left in the scope of its former limit.
+    fn forget_former(&self, id: FolderId, before: ScopeOwner) -> io::Result<()> {
         let scope = self.scope(before);
         if !scope.directory().is_dir() {
             return Ok(());

@@ -162,6 +162,45 @@ async fn a_crossing_of_a_threshold_is_told_once() {
 }
 
 #[tokio::test]
+async fn near_a_limit_the_oldest_of_the_trash_gives_way() {
+    let keeper = Arc::new(ToldKeeper::default());
+    let (directory, server, boss) = opened(Some(Arc::clone(&keeper))).await;
+    limit(&server, &boss, Bytes::gib(1)).await;
+    let id = folders::get(&server, &boss, "data").await.unwrap().id;
+    let store = server.folders().unwrap();
+    let place = store::folders::mounted_directory(directory.path(), id);
+    let now = server.clock().now();
+    for (name, age) in [("older", 7200), ("old", 3600), ("new", 0)] {
+        std::fs::write(place.join(name), vec![1; 4 << 20]).unwrap();
+        let path = rules::folder_path::FolderPath::parse(name).unwrap();
+        let at = Timestamp::from_millis(now.as_millis() - age * 1000);
+        store.remove_entry(id, &path, at).unwrap();
+    }
+    let left = || -> Vec<String> {
+        let left = store.removed(id).unwrap().into_iter();
+        left.map(|one| one.path).collect()
+    };
+    keeper.used.store(Bytes::mib(900).0, Ordering::Relaxed);
+    look(&server, true).await.unwrap();
+    assert_eq!(left().len(), 3, "below nine tenths all of it stays");
+    let nine_tenths = Bytes::gib(1).0 / 10 * 9;
+    keeper
+        .used
+        .store(nine_tenths + (1 << 20), Ordering::Relaxed);
+    look(&server, true).await.unwrap();
+    assert_eq!(left(), ["new", "old"], "as much as is needed");
+    keeper.used.store(Bytes::gib(1).0, Ordering::Relaxed);
+    look(&server, true).await.unwrap();
+    assert_eq!(left(), ["new"], "what was just removed can be restored");
+    let told = server
+        .catalog()
+        .read_now("look for events", |view| view.events_of("data", 50));
+    let told = told.unwrap().into_iter();
+    let told = told.filter(|event| event.code == "folder.trash-gave-way");
+    assert_eq!(told.count(), 2);
+}
+
+#[tokio::test]
 async fn a_look_writes_nothing_where_there_is_nothing_new() {
     let keeper = Arc::new(ToldKeeper::default());
     let (_directory, server, _boss) = opened(Some(Arc::clone(&keeper))).await;
