@@ -212,9 +212,10 @@ async fn seen(
                 .map_err(folder_failure)?;
             Ok(taken.map(|taken| taken.used))
         };
+        let known = folder.counted.map(|counted| Bytes(counted.bytes));
         let own = match folder.own_limit {
-            Some(_) => measured(ScopeOwner::Folder(folder.id))?,
-            None => folder.counted.map(|counted| Bytes(counted.bytes)),
+            Some(_) => measured(ScopeOwner::Folder(folder.id))?.or(known),
+            None => known,
         };
         let own = match own {
             Some(own) => own,

@@ -7,14 +7,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use api::folders::NewFolderBody;
 use api::policies::{LimitsBody, PolicyPatchBody};
 use base::settings::SettingsLayer;
+use rules::grants::GrantRole;
 use rules::object::Object;
 use rules::storage::{DEFAULT_FOLDER_BYTES, StorageEnforcement, StorageLevel};
+use rules::users::Role;
 use store::quota::{ScopeKeeper, ScopeLease, ScopeUse};
 
 use super::*;
-use crate::access::{Caller, set_up, setup_link};
+use crate::access::{Caller, set_up, setup_link, sign_in};
 use crate::actions::notices::{self, NoticeKind};
-use crate::actions::{folders, policies, storage, system};
+use crate::actions::{folders, policies, storage, system, tenancy, users};
 
 /// Says of each scope what it was told to say, and remembers the limits.
 #[derive(Debug, Default)]
@@ -159,6 +161,50 @@ async fn a_crossing_of_a_threshold_is_told_once() {
         let told = told.filter(|event| event.code == "storage.warned");
         assert_eq!(told.count(), events, "{percent}");
     }
+}
+
+#[tokio::test]
+async fn the_leads_of_a_project_hear_of_its_limit() {
+    let keeper = Arc::new(ToldKeeper::default());
+    let (_directory, server, boss) = opened(Some(Arc::clone(&keeper))).await;
+    limit(&server, &boss, Bytes::gib(1)).await;
+    let made = tenancy::create_project(&server, &boss, None, "vision", "", None).await;
+    made.unwrap();
+    let good = "correct horse battery";
+    let mut callers = Vec::new();
+    for (name, role) in [("mina", GrantRole::Lead), ("jae", GrantRole::Member)] {
+        users::create_once(&server, &boss, name, Role::User, good, None, None)
+            .await
+            .unwrap();
+        tenancy::put_member(&server, &boss, "vision", name, role, None)
+            .await
+            .unwrap();
+        let here = std::net::IpAddr::from(std::net::Ipv4Addr::LOCALHOST);
+        let signed_in = sign_in(&server, name, good, here).await;
+        callers.push(signed_in.unwrap().caller);
+    }
+    let [lead, member] = callers.try_into().expect("two callers");
+    let asked = NewFolderBody {
+        name: "corpus".to_owned(),
+        project: Some("vision".to_owned()),
+        ..NewFolderBody::default()
+    };
+    folders::create(&server, &lead, asked, None).await.unwrap();
+    keeper.used.store(Bytes::mib(980).0, Ordering::Relaxed);
+    look(&server, true).await.unwrap();
+    let warned = async |caller: &Caller| {
+        let all = notices::list(&server, caller).await.unwrap().into_iter();
+        let all = all.filter(|one| matches!(one.about, NoticeKind::StorageWarned(_)));
+        all.map(|one| one.name).collect::<Vec<_>>()
+    };
+    assert_eq!(warned(&lead).await, [Some("vision".to_owned())]);
+    assert_eq!(notices::unread(&server, &lead), 1);
+    assert!(warned(&member).await.is_empty(), "it is no limit of theirs");
+    let told = server.catalog().read_now("look for leads", |view| {
+        view.leads_warned_of_storage(Timestamp::default())
+    });
+    let told: Vec<_> = told.unwrap().into_iter().map(|(user, ..)| user).collect();
+    assert_eq!(told, [lead.subject.user], "mail goes to them, too");
 }
 
 #[tokio::test]
