@@ -26,7 +26,7 @@ use crate::trees::{self, Size, Thrown, Trash};
 use crate::volumes::{FOLDERS, OpenVolume, VOLUMES, VolumeShelf};
 use archive::{ArchiveFormat, FolderArchive};
 use beneath::{FIRST_OWNER, FolderTop};
-use counted::CountedUse;
+use counted::CountedScope;
 use failure::FolderError;
 use files::FolderFile;
 use found::FoundFolder;
@@ -274,7 +274,7 @@ impl FolderStore {
 
     /// Takes in what is known of folders whose limit the kernel does not hold: what is written to them is held to it from now
     /// on. O(folders of the owner).
-    pub fn tell_counted(&self, told: CountedUse) {
+    pub fn tell_counted(&self, told: CountedScope) {
         self.counted.tell(told);
     }
 
@@ -1109,7 +1109,7 @@ mod tests {
         let path = |text: &str| FolderPath::parse(text).expect(text);
         store.make_directory(ID, &path("a")).expect("not told yet");
         let told = |used| {
-            store.tell_counted(CountedUse {
+            store.tell_counted(CountedScope {
                 owner: OWNER.into(),
                 limit: Bytes(1000),
                 used: Bytes(used),

@@ -12,7 +12,7 @@ use rules::storage::{MIN_FOLDER_BYTES, StorageEnforcement, StorageUse, limit_of}
 use rules::tenancy::{DomainId, ProjectId};
 use rules::units::{Bytes, Timestamp};
 use store::folders::FolderStore;
-use store::folders::counted::CountedUse;
+use store::folders::counted::CountedScope;
 use uuid::Uuid;
 
 use super::{allowed, somewhere};
@@ -158,7 +158,7 @@ fn counted_use(
     view: &ReadTransaction<'_>,
     folder: &Folder,
     now: Timestamp,
-) -> Result<CountedUse, Failure> {
+) -> Result<CountedScope, Failure> {
     let owner = folder.limited_by();
     let limit = match folder.own_limit {
         Some(own) => own.bytes,
@@ -173,7 +173,7 @@ fn counted_use(
         .filter(|one| one.volume.is_none() && one.limited_by() == owner)
         .collect();
     let bytes = own.iter().filter_map(|one| one.counted);
-    Ok(CountedUse {
+    Ok(CountedScope {
         owner,
         limit,
         used: Bytes(bytes.map(|counted| counted.bytes).sum()),

@@ -13,7 +13,7 @@ use super::failure::FolderError;
 
 /// What is known of all folders that count on one limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CountedUse {
+pub struct CountedScope {
     /// Whose limit it is.
     pub owner: ScopeOwner,
     pub limit: Bytes,
@@ -31,7 +31,7 @@ pub(super) struct CountedLimit {
 
 #[derive(Debug)]
 struct KnownUse {
-    told: CountedUse,
+    told: CountedScope,
     /// Bytes that were written into each folder since it was counted.
     written: BTreeMap<FolderId, u64>,
 }
@@ -50,7 +50,7 @@ impl CountedLimit {
     }
 
     /// Takes news of the rows in. What was written into a folder that was counted since is part of its count.
-    fn tell(&self, told: CountedUse) {
+    fn tell(&self, told: CountedScope) {
         let mut known = self.known();
         let before = std::mem::replace(&mut known.told, told);
         let KnownUse { told, written } = &mut *known;
@@ -101,7 +101,7 @@ impl CountedLimits {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn tell(&self, told: CountedUse) {
+    pub(super) fn tell(&self, told: CountedScope) {
         let mut all = self.all();
         let owner = told.owner;
         let ids: BTreeSet<FolderId> = told.counts.keys().copied().collect();
@@ -144,9 +144,9 @@ mod tests {
     const ONE: FolderId = FolderId(Uuid::from_u128(1));
     const OTHER: FolderId = FolderId(Uuid::from_u128(2));
 
-    fn told(used: u64, counted: [Option<i64>; 2]) -> CountedUse {
+    fn told(used: u64, counted: [Option<i64>; 2]) -> CountedScope {
         let counted = counted.map(|at| at.map(Timestamp::from_millis));
-        CountedUse {
+        CountedScope {
             owner: OWNER,
             limit: Bytes(100),
             used: Bytes(used),
@@ -188,7 +188,7 @@ mod tests {
             .limit
             .refuse_beyond(1)
             .expect_err("full");
-        let own = CountedUse {
+        let own = CountedScope {
             owner: ScopeOwner::Folder(ONE),
             limit: Bytes(10),
             used: Bytes(0),

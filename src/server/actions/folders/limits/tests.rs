@@ -20,7 +20,7 @@ use crate::actions::storage::{count_again, own};
 use crate::code;
 
 /// Longer than files stand still before they move, many times.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MOVE_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn at_most(bytes: Bytes) -> FolderLimitBody {
     FolderLimitBody {
@@ -174,7 +174,7 @@ async fn where_limits_are_counted_no_more_is_written_above_one_and_sessions_only
         for_good: true,
     };
     files::remove(server, abe, "data", gone).await.unwrap();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + MOVE_TIMEOUT;
     while uploads::create(server, abe, "data", file()).await.is_err() {
         assert!(Instant::now() < until, "it is counted again");
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -200,7 +200,7 @@ async fn where_limits_are_held_a_folder_moves_to_its_own_one_and_back() {
     ] {
         let begun = set(server, abe, "data", asked.clone()).await.unwrap();
         assert_eq!(begun.state, FolderState::Transferring);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + MOVE_TIMEOUT;
         loop {
             let now = get(server, abe, "data").await.unwrap();
             if now.state == FolderState::Ready {
