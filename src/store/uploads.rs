@@ -24,7 +24,7 @@ use crate::images::digest::Sha256Digest;
 
 /// Bytes between two writes that are waited for. Higher: more is sent again after a loss of power. Lower: the disk waits for
 /// itself.
-const SYNC_BYTES: u64 = 64 << 20;
+pub(crate) const SYNC_BYTES: u64 = 64 << 20;
 
 /// Bounds of uploads.
 #[derive(Debug, Clone)]
