@@ -2644,8 +2644,9 @@ pub enum FolderCommand {
     #[command(after_help = "Examples:\n  \
         fardel folder limit data 20g\n  \
         fardel folder limit data none\n\n\
-        It is a part of your limit; one that an administrator gives comes on top. Where limits are held the files of the\n\
-        folder move first, and no session may mount it meanwhile: its state is transferring until then.")]
+        It is a part of your limit; one that an administrator gives comes on top.\n\
+        Where limits are held its files move first, and no session may mount it\n\
+        meanwhile: its state is transferring until then.")]
     Limit {
         /// Its name, OWNER/NAME, or id
         #[arg(value_name = "FOLDER")]
