@@ -2,7 +2,7 @@
 //! catalog; here a folder has its id alone. One that lies in a scope has a link in its place, which leads to its directory
 //! there. Directories above a folder's files are root's alone, so no session ever changes a path that this file walks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -272,6 +272,11 @@ impl FolderStore {
         Ok(())
     }
 
+    /// The folders into which something was written that no count knows yet, where the kernel holds no limit.
+    pub fn written(&self) -> BTreeSet<FolderId> {
+        self.counted.written()
+    }
+
     /// Takes in what is known of folders whose limit the kernel does not hold: what is written to them is held to it from now
     /// on. O(folders of the owner).
     pub fn tell_counted(&self, told: CountedScope) {
@@ -498,7 +503,27 @@ impl FolderStore {
         Ok(())
     }
 
-    /// The same on one volume, where it is ready. Callers bring a thread that may wait for it.
+    /// Gives the room of what was thrown away from one scope back; fine where there is none. May take long.
+    pub fn empty_scope(&self, owner: impl Into<ScopeOwner>) -> io::Result<()> {
+        let scope = self.scope(owner);
+        if !scope.directory().is_dir() {
+            return Ok(());
+        }
+        let _lease = match self.keeper.enter(&scope, None) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            lease => lease?,
+        };
+        let trash = scope.files().join(TRASH);
+        if !trash.is_dir() {
+            return Ok(());
+        }
+        for (path, error) in Trash::open(&trash)?.empty(|| true)? {
+            tracing::warn!(path = %path.display(), %error, "a removed folder stays on the disk");
+        }
+        Ok(())
+    }
+
+    /// The same as `empty` on one volume, where it is ready. Callers bring a thread that may wait for it.
     ///
     /// Errors: `volume.absent`, `volume.hung`, each carried.
     pub fn empty_volume(&self, id: VolumeId) -> io::Result<()> {
@@ -721,6 +746,14 @@ impl FolderStore {
             return Ok(());
         };
         removed::empty(&found.removed())
+    }
+
+    /// Whether the room of all that was removed from a folder for good is given back.
+    pub fn is_emptied(&self, id: FolderId) -> io::Result<bool> {
+        match self.find(id)? {
+            Some(found) => removed::is_emptied(&found.removed()),
+            None => Ok(true),
+        }
     }
 
     /// An archive of a directory, or of one file; `name` is the name of its top.
@@ -1091,6 +1124,11 @@ mod tests {
             assert_eq!(text.expect("there"), "text");
             let mode = mounted.metadata().expect("there").mode();
             assert_eq!(mode & 0o777, 0o700, "a home stays one");
+            let left = store.scope(before.owner).files();
+            for left in [left.join(TRASH), left.join(ID.to_string())] {
+                let names = fs::read_dir(&left).map_or(0, Iterator::count);
+                assert_eq!(names, 0, "it takes no room of the former limit");
+            }
         }
         let owners: Vec<ScopeOwner> = store
             .scopes()

@@ -187,17 +187,35 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The folders on the box's own disk that have a limit of their own, in no order. O(folders).
-    pub(crate) fn own_limits(&self) -> Result<Vec<(FolderId, Bytes)>, Failure> {
+    /// The folders on the box's own disk that have a limit of their own, in no order, each with that limit and what was counted
+    /// of it last. O(folders).
+    pub(crate) fn own_limits(&self) -> Result<Vec<(FolderId, Bytes, Bytes)>, Failure> {
         let mut statement = self.connection.prepare_cached(
-            "select id, own_limit
+            "select id, own_limit, coalesce(bytes, 0) as counted
              from folder
              where own_limit is not null and volume is null",
         )?;
         let rows = statement.query_map([], |row| {
             let bytes = value::unsigned(row, "own_limit")?;
-            Ok((FolderId(value::id(row, "id")?), Bytes(bytes)))
+            let counted = value::unsigned(row, "counted")?;
+            Ok((
+                FolderId(value::id(row, "id")?),
+                Bytes(bytes),
+                Bytes(counted),
+            ))
         })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The owners of folders that are on their way: what such an owner's folders take and may take does not fit together
+    /// meanwhile. O(folders).
+    pub(crate) fn owners_of_moving(&self) -> Result<BTreeSet<FolderOwner>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select distinct owner, project
+             from folder
+             where state = 'transferring'",
+        )?;
+        let rows = statement.query_map([], |row| owner(row, "owner", "project"))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 

@@ -221,9 +221,11 @@ pub(super) async fn purge_one(
 }
 
 async fn count(server: &Server, mounted: &mut BTreeSet<FolderId>) -> Result<(), Failure> {
-    let due = server
+    let mut due = server
         .catalog()
         .read_now("look for folders to count", |view| view.folders_to_count())?;
+    // Uploads that were called off are no change of files, and stand against the limit all the same.
+    due.extend(server.folders()?.written());
     let before = std::mem::replace(mounted, due.clone());
     for id in due.union(&before).copied() {
         let store: Arc<FolderStore> = server.folders()?;

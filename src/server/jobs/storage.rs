@@ -59,7 +59,7 @@ pub(crate) async fn look(server: &Server, is_whole: bool) -> Result<(), Failure>
         return Ok(());
     }
     let known = scopes.clone();
-    let (owners, own) = server
+    let (owners, own, moving) = server
         .catalog()
         .read("look whose folders there are", move |view| {
             let all = view.folder_owners()?.into_iter();
@@ -68,7 +68,7 @@ pub(crate) async fn look(server: &Server, is_whole: bool) -> Result<(), Failure>
             let owners = all
                 .map(|one| Ok((one, folder_limit(view, one.owner, one.domain, now)?)))
                 .collect::<Result<Vec<_>, Failure>>()?;
-            Ok((owners, view.own_limits()?))
+            Ok((owners, view.own_limits()?, view.owners_of_moving()?))
         })
         .await?;
     let (news, crowded) = off_thread(move || {
@@ -77,13 +77,16 @@ pub(crate) async fn look(server: &Server, is_whole: bool) -> Result<(), Failure>
         }
         let mut crowded = Vec::new();
         let mut crowd = |owner: ScopeOwner, taken: &StorageUse| {
-            let bytes = trash_to_go(taken.used, taken.limit);
-            if bytes > Bytes::ZERO {
-                crowded.push((owner, bytes));
+            if trash_to_go(taken.used, taken.limit) > Bytes::ZERO {
+                crowded.push((owner, taken.limit));
             }
         };
         let mut news = Vec::new();
         for (owner, limit) in owners {
+            if moving.contains(&owner.owner) {
+                // A folder that gets a limit of its own takes room of its owner's until it has moved: no trash gives way for that.
+                continue;
+            }
             let taken = match scopes.get(&ScopeOwner::from(owner.owner)) {
                 Some(scope) => held(&store, scope, limit),
                 None => Some(StorageUse {
@@ -98,9 +101,15 @@ pub(crate) async fn look(server: &Server, is_whole: bool) -> Result<(), Failure>
                 news.push((owner, taken));
             }
         }
-        for (id, limit) in own {
-            let scope = scopes.get(&ScopeOwner::from(id));
-            let taken = scope.and_then(|scope| held(&store, scope, limit));
+        for (id, limit, counted) in own {
+            let taken = match scopes.get(&ScopeOwner::from(id)) {
+                Some(scope) => held(&store, scope, limit),
+                None => is_whole.then_some(StorageUse {
+                    used: counted,
+                    limit,
+                    at: now,
+                }),
+            };
             if let Some(taken) = taken {
                 crowd(id.into(), &taken);
             }
@@ -109,9 +118,9 @@ pub(crate) async fn look(server: &Server, is_whole: bool) -> Result<(), Failure>
     })
     .await?;
     keep_news(server, news).await?;
-    for (owner, bytes) in crowded {
+    for (owner, limit) in crowded {
         // One trash that cannot be emptied keeps no other one from giving way.
-        if let Err(failure) = trash::give_way(server, owner, bytes).await {
+        if let Err(failure) = trash::give_way(server, owner, limit).await {
             tracing::warn!(%owner, error = %chain(&failure), "trash near a limit stays");
         }
     }
@@ -201,12 +210,12 @@ fn remove_unused(
     store: &FolderStore,
     scopes: &BTreeMap<ScopeOwner, ScopePlace>,
     owners: &[(OwnedFolders, Bytes)],
-    own: &[(FolderId, Bytes)],
+    own: &[(FolderId, Bytes, Bytes)],
 ) {
     for (owner, scope) in scopes {
         let is_used = match owner {
             ScopeOwner::Owner(owner) => owners.iter().any(|(one, _)| one.owner == *owner),
-            ScopeOwner::Folder(id) => own.iter().any(|(one, _)| one == id),
+            ScopeOwner::Folder(id) => own.iter().any(|(one, ..)| one == id),
         };
         if is_used {
             continue;

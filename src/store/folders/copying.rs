@@ -93,9 +93,10 @@ impl FolderStore {
         }
     }
 
-    /// Moves a folder into the scope of another limit, that of another owner or its own: its files are copied there, then one rename lets its link lead to
-    /// them, then those in the scope of `before` go. Safe to be done again after it was broken off. Does nothing where no
-    /// limit is held, and for a folder on a volume. No session may mount it and no file of it be written meanwhile.
+    /// Moves a folder into the scope of another limit, that of another owner or its own: its files are copied there, then one
+    /// rename lets its link lead to them, then those in the scope of `before` are removed. Safe to be done again after it was
+    /// broken off. Does nothing where no limit is held, and for a folder on a volume. No session may mount it and no file of
+    /// it be written meanwhile.
     ///
     /// Errors: as `copy`.
     pub fn rehome(
@@ -152,8 +153,8 @@ impl FolderStore {
         self.forget_former(id, before).map_err(told)
     }
 
-    /// Removes the half-made directory of a folder from the scope of a limit on which it does not count. One whose link leads there
-    /// already stays: then what is left in the scope of `before` goes.
+    /// Removes the half-made directory of a folder from the scope of a limit on which it does not count. One whose link leads
+    /// there already stays: then what is left in the scope of `before` is removed.
     pub fn give_up_rehome(
         &self,
         id: FolderId,
@@ -186,7 +187,7 @@ impl FolderStore {
         Ok(())
     }
 
-    /// Throws away what a folder that moved left in the scope of its former limit.
+    /// Removes what a folder that moved left in the scope of its former limit.
     fn forget_former(&self, id: FolderId, before: ScopeOwner) -> io::Result<()> {
         let scope = self.scope(before);
         if !scope.directory().is_dir() {
@@ -199,9 +200,14 @@ impl FolderStore {
         let own = scope.files().join(id.to_string());
         let trash = Trash::open(&scope.files().join(TRASH))?;
         match trash.throw(&own)? {
-            Thrown::Stays => trees::remove(&own),
-            Thrown::Away | Thrown::Nothing => Ok(()),
+            Thrown::Stays => trees::remove(&own)?,
+            Thrown::Away | Thrown::Nothing => {}
         }
+        // Now: it stands against that limit until then, and nothing mounts the scope of one folder again for the next look.
+        for (path, error) in trash.empty(|| true)? {
+            tracing::warn!(path = %path.display(), %error, "files of a folder that moved stay on the disk");
+        }
+        Ok(())
     }
 }
 

@@ -121,6 +121,16 @@ impl CountedLimits {
         }
     }
 
+    /// Those into which something was written since they were counted.
+    pub(super) fn written(&self) -> BTreeSet<FolderId> {
+        let limits: Vec<Arc<CountedLimit>> = self.all().limits.values().cloned().collect();
+        let mut written = BTreeSet::new();
+        for limit in limits {
+            written.extend(limit.known().written.keys().copied());
+        }
+        written
+    }
+
     /// What a folder counts on; None where nothing was told of it.
     pub(super) fn of(&self, folder: FolderId) -> Option<FolderCount> {
         let all = self.all();
@@ -163,6 +173,7 @@ mod tests {
         let other = limits.of(OTHER).expect("told");
         one.limit.refuse_beyond(60).expect("it fits");
         one.limit.add(ONE, 30);
+        assert_eq!(limits.written(), [ONE].into());
         other.limit.add(OTHER, 20);
         other.limit.refuse_beyond(10).expect("it fits");
         let refused = other.limit.refuse_beyond(11).expect_err("too much");

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rules::folder_path::{FolderEntryKind, FolderPath};
 use rules::refusals;
 use rules::units::Timestamp;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -147,6 +147,26 @@ pub(super) fn size(trash: &Path, id: Uuid, most: u64) -> io::Result<u64> {
     Ok(crate::trees::measure(&trash.join(id.to_string()), most)?.bytes)
 }
 
+/// Whether nothing waits for its room to be given back.
+pub(super) fn is_emptied(trash: &Path) -> io::Result<bool> {
+    let all = match fs::read_dir(trash) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        all => all?,
+    };
+    for one in all {
+        let name = one?.file_name();
+        if name.to_str().is_some_and(|name| name.starts_with(GONE)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Holds one item: it is not purged while it is being restored. A file system without such locks goes without.
+fn hold(item: &impl AsFd) {
+    let _ = rustix::fs::flock(item, FlockOperation::LockExclusive);
+}
+
 /// The ids of all items; nothing where there is no trash yet.
 fn items(trash: &Path) -> io::Result<Vec<Uuid>> {
     let all = match fs::read_dir(trash) {
@@ -182,7 +202,17 @@ pub(super) fn restore(top: &FolderTop, trash: &Path, id: Uuid) -> Result<FolderP
     let found = entry(trash, id).ok_or_else(refusals::folder_removed_not_found)?;
     let path = FolderPath::parse(&found.path)?;
     let item = trash.join(id.to_string());
-    let from = opened(&item).map_err(fault(doing))?;
+    let from = match opened(&item) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(refusals::folder_removed_not_found().into());
+        }
+        from => from.map_err(fault(doing))?,
+    };
+    hold(&from);
+    // Asked once more: what has another name by now is being removed, and would come back in part.
+    if !item.is_dir() {
+        return Err(refusals::folder_removed_not_found().into());
+    }
     let parent = top.made(&path.parent())?;
     let flags = RenameFlags::NOREPLACE;
     rustix::fs::renameat_with(&from, WHAT, &parent, path.name(), flags)
@@ -199,6 +229,11 @@ pub(super) fn restore(top: &FolderTop, trash: &Path, id: Uuid) -> Result<FolderP
 /// Takes one out of the trash for good; `empty` gives its room back.
 pub(super) fn purge(trash: &Path, id: Uuid) -> Result<(), FolderError> {
     let item = trash.join(id.to_string());
+    // Held over the rename. Where it is gone already that says so.
+    let held = opened(&item).ok();
+    if let Some(held) = &held {
+        hold(held);
+    }
     match fs::rename(&item, trash.join(format!("{GONE}{id}"))) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(refusals::folder_removed_not_found().into())

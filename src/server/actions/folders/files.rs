@@ -652,8 +652,9 @@ fn each<T>(all: &[T], act: impl Fn(&T) -> Result<(), FolderError>) -> Partly {
     Partly { done, failure }
 }
 
-/// Gives the room of what was removed for good back, which no caller waits for. What is not removed now is by the next look.
-fn give_back(server: &Server, id: FolderId) -> Result<(), Failure> {
+/// Gives the room of what was removed for good back, which no caller waits for, and counts the folder again where nothing but
+/// the count stands for its limit. What is not removed now is by the next look.
+pub(super) fn give_back(server: &Server, id: FolderId) -> Result<(), Failure> {
     let (store, turns) = (server.folders()?, Arc::clone(server.folder_turns()));
     if let Some(volume) = store.volume_of(id) {
         // Others' room waits for no volume.
@@ -871,11 +872,13 @@ pub(super) async fn on_files<T: Send + 'static>(
         return Ok((folder, done.map_err(folder_error)?));
     }
     let turn = server.folder_turns().enter(caller.subject.user).await?;
-    let server = server.clone();
+    let (server, caller) = (server.clone(), caller.clone());
     let working = tokio::task::spawn_blocking(move || -> Result<(Folder, T), Failure> {
         // It counts until it is done, also where its request is gone.
         let _turn = turn;
         if verb == FolderVerb::Write {
+            // Its turn may have come late: a folder that is being moved by now would lose what is written.
+            may_still(&server, &caller, folder.id, verb)?;
             tell_counted(&server, &store, &folder)?;
         }
         let done = work(&store, &folder).map_err(folder_error)?;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use api::folders::NewFolderBody;
 use api::policies::{LimitsBody, PolicyPatchBody};
 use base::settings::SettingsLayer;
+use rules::folder::FolderState;
 use rules::grants::GrantRole;
 use rules::object::Object;
 use rules::storage::{DEFAULT_FOLDER_BYTES, StorageEnforcement, StorageLevel};
@@ -229,6 +230,27 @@ async fn near_a_limit_the_oldest_of_the_trash_gives_way() {
     keeper.used.store(Bytes::mib(900).0, Ordering::Relaxed);
     look(&server, true).await.unwrap();
     assert_eq!(left().len(), 3, "below nine tenths all of it stays");
+    let asked = NewFolderBody {
+        name: "other".to_owned(),
+        ..NewFolderBody::default()
+    };
+    folders::create(&server, &boss, asked, None).await.unwrap();
+    let other = folders::get(&server, &boss, "other").await.unwrap().id;
+    let put = async |state: FolderState| {
+        let written = server
+            .catalog()
+            .write(Lane::Requests, "move a folder", move |rows| {
+                let mut folder = rows.folder(other)?.expect("a row").folder;
+                folder.state = state;
+                rows.put_folder(&folder)
+            });
+        written.await.unwrap();
+    };
+    put(FolderState::Transferring).await;
+    keeper.used.store(Bytes::gib(1).0, Ordering::Relaxed);
+    look(&server, true).await.unwrap();
+    assert_eq!(left().len(), 3, "its owner is not held to a limit while a folder moves");
+    put(FolderState::Ready).await;
     let nine_tenths = Bytes::gib(1).0 / 10 * 9;
     keeper
         .used

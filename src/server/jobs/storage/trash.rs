@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use base::observe::chain;
 use rules::folder::{Folder, FolderState, ScopeOwner};
 use rules::names::FolderId;
+use rules::storage::trash_to_go;
 use rules::units::{Bytes, Timestamp};
 use uuid::Uuid;
 
@@ -34,39 +35,42 @@ struct TrashItem {
     item: Option<Uuid>,
 }
 
-/// Takes the oldest of the trash away until so many bytes are given back, or nothing old enough is left. Costs a look at each
-/// trash, and a visit of each file that goes.
+/// Takes the oldest of the trash away until what counts on the limit is near it no more, or nothing old enough is left. Costs a
+/// look at each trash, and a visit of each file that goes; where the kernel holds no limit, one of each file that counts on it.
 pub(super) async fn give_way(
     server: &Server,
     owner: ScopeOwner,
-    bytes: Bytes,
+    limit: Bytes,
 ) -> Result<(), Failure> {
-    let folders = server
-        .catalog()
-        .read_now("look whose trash gives way", |view| {
-            let all = match owner {
-                ScopeOwner::Folder(id) => view.folder(id)?.into_iter().collect(),
-                ScopeOwner::Owner(owner) => view.folders_of(owner)?,
-            };
-            let all = all.into_iter().map(|found| found.folder);
-            let own = all.filter(|one| one.volume.is_none() && one.limited_by() == owner);
-            Ok(own.collect::<Vec<Folder>>())
-        })?;
+    let folders = counting(server, owner)?;
     let now = server.clock().now();
-    let mut left = bytes.0;
+    let items = oldest(server, &folders, now).await?;
+    if items.is_empty() {
+        return Ok(());
+    }
+    let Some(used) = used(server, owner, &folders).await? else {
+        return Ok(());
+    };
+    let mut left = trash_to_go(used, limit).0;
     let mut given: BTreeMap<FolderId, u64> = BTreeMap::new();
-    for one in oldest(server, &folders, now).await? {
+    let mut has_purged = false;
+    for one in items {
         if left == 0 {
             break;
         }
+        let store = server.folders()?;
         let Some(item) = one.item else {
-            let whole = folders.iter().find(|folder| folder.id == one.folder);
-            let counted = whole.and_then(|folder| folder.counted);
+            let size = off_thread(move || {
+                store
+                    .measure(one.folder, MAX_COUNTED)
+                    .map_err(folder_failure)
+            });
+            let size = size.await?;
             purge_one(server, one.folder, now).await?;
-            left = left.saturating_sub(counted.map_or(0, |counted| counted.bytes));
+            has_purged = true;
+            left = left.saturating_sub(size.bytes);
             continue;
         };
-        let store = server.folders()?;
         let freed = off_thread(move || {
             let size = store.removed_size(one.folder, item, MAX_COUNTED);
             let size = size.map_err(folder_error)?;
@@ -85,10 +89,77 @@ pub(super) async fn give_way(
             Err(fault) => return Err(fault),
         }
     }
+    if has_purged {
+        let store = server.folders()?;
+        off_thread(move || store.empty_scope(owner).map_err(folder_failure)).await?;
+    }
     for (id, count) in given {
         give_back(server, id, count).await?;
     }
     Ok(())
+}
+
+/// The folders that count on one limit.
+fn counting(server: &Server, owner: ScopeOwner) -> Result<Vec<Folder>, Failure> {
+    server
+        .catalog()
+        .read_now("look whose trash gives way", |view| {
+            let all = match owner {
+                ScopeOwner::Folder(id) => view.folder(id)?.into_iter().collect(),
+                ScopeOwner::Owner(owner) => view.folders_of(owner)?,
+            };
+            let all = all.into_iter().map(|found| found.folder);
+            let own = all.filter(|one| one.volume.is_none() && one.limited_by() == owner);
+            Ok(own.collect::<Vec<Folder>>())
+        })
+}
+
+/// What counts on one limit once the room of what went before is given back: it stands against the limit until then, and the
+/// rows of folders whose files a session removed are up to an hour old. None where not all of it is given back yet.
+async fn used(
+    server: &Server,
+    owner: ScopeOwner,
+    folders: &[Folder],
+) -> Result<Option<Bytes>, Failure> {
+    let ids: Vec<FolderId> = ready(folders).collect();
+    let (store, emptied) = (server.folders()?, ids.clone());
+    let seen = off_thread(move || {
+        store.empty_scope(owner).map_err(folder_failure)?;
+        let mut is_emptied = true;
+        for id in emptied {
+            store.empty_removed(id).map_err(folder_failure)?;
+            is_emptied &= store.is_emptied(id).map_err(folder_failure)?;
+        }
+        if !is_emptied {
+            return Ok(None);
+        }
+        let scope = store.scope(owner);
+        let is_held = store.keeper().enforcement().is_enforced() && scope.directory().is_dir();
+        let taken = match is_held {
+            true => store.keeper().measure(&scope).map_err(folder_failure)?,
+            false => None,
+        };
+        Ok(Some((is_held, taken)))
+    });
+    match seen.await? {
+        None => return Ok(None),
+        Some((true, taken)) => return Ok(taken.map(|taken| taken.used)),
+        Some((false, _)) => {}
+    }
+    for id in ids {
+        count_again(server, id).await?;
+    }
+    let counted = counting(server, owner)?.into_iter();
+    let counted = counted.filter_map(|one| one.counted);
+    Ok(Some(Bytes(counted.map(|counted| counted.bytes).sum())))
+}
+
+/// Those in which users work.
+fn ready(folders: &[Folder]) -> impl Iterator<Item = FolderId> {
+    let ready = folders
+        .iter()
+        .filter(|folder| folder.state == FolderState::Ready);
+    ready.map(|folder| folder.id)
 }
 
 /// What lies in the trash of these folders for long enough, oldest first.
@@ -108,10 +179,7 @@ async fn oldest(
             })
         })
         .collect();
-    let ready = folders
-        .iter()
-        .filter(|folder| folder.state == FolderState::Ready);
-    let ready: Vec<FolderId> = ready.map(|folder| folder.id).collect();
+    let ready: Vec<FolderId> = ready(folders).collect();
     let store = server.folders()?;
     let items = off_thread(move || {
         let mut items = Vec::new();
