@@ -249,7 +249,11 @@ async fn near_a_limit_the_oldest_of_the_trash_gives_way() {
     put(FolderState::Transferring).await;
     keeper.used.store(Bytes::gib(1).0, Ordering::Relaxed);
     look(&server, true).await.unwrap();
-    assert_eq!(left().len(), 3, "its owner is not held to a limit while a folder moves");
+    assert_eq!(
+        left().len(),
+        3,
+        "its owner is not held to a limit while a folder moves"
+    );
     put(FolderState::Ready).await;
     let nine_tenths = Bytes::gib(1).0 / 10 * 9;
     keeper
