@@ -15,8 +15,9 @@ use rules::folder_path::FolderPath;
 use rules::names::FolderId;
 use rules::refusals;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Uid, ioctl_ficlone,
-    readlinkat, renameat_with, seek, statat, symlinkat, syncfs,
+    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Uid, XattrFlags,
+    fgetxattr, flistxattr, flistxattr_query, fsetxattr, ioctl_ficlone, readlinkat, renameat_with,
+    seek, statat, symlinkat, syncfs,
 };
 use rustix::io::Errno;
 use uuid::Uuid;
@@ -39,6 +40,8 @@ const MAX_LEVELS: usize = 128;
 const PIECE: u64 = 1 << 20;
 /// What a name takes that has no bytes.
 const BLOCK: u64 = 4096;
+/// Bytes of the names of all attributes of a file, and of the value of one: the kernel takes no more.
+const MAX_ATTRIBUTES: usize = 64 << 10;
 
 const OPEN_DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -308,8 +311,9 @@ impl<'a, 'w> TreeCopy<'a, 'w> {
                 rustix::fs::mkdirat(&level.to, name, Mode::RWXU)
                     .map_err(|error| self.fault(error))?;
                 let to = rustix::fs::openat(&level.to, name, OPEN_DIRECTORY, Mode::empty());
-                let to = to.map_err(|error| self.fault(error))?;
-                Ok(Some(self.level(&from, to.into())?))
+                let to = File::from(to.map_err(|error| self.fault(error))?);
+                keep_attributes(&from, &to).map_err(|error| self.fault(error))?;
+                Ok(Some(self.level(&from, to)?))
             }
             FileType::RegularFile => {
                 if let Some(from) = self.opened(here, name, OPEN_FILE)? {
@@ -366,6 +370,7 @@ impl<'a, 'w> TreeCopy<'a, 'w> {
             // The file systems differ, or this one shares no blocks.
             Err(_) => self.bytes(from, &to, like.len())?,
         }
+        keep_attributes(from, &to).map_err(|error| self.fault(error))?;
         settle(&to, &like).map_err(|error| self.fault(error))
     }
 
@@ -434,6 +439,30 @@ fn settle(copy: &File, like: &Metadata) -> io::Result<()> {
     copy.set_times(times)
 }
 
+/// Gives a copy the attributes that programs gave what it is a copy of; none where the file system keeps none.
+fn keep_attributes(from: &File, copy: &File) -> io::Result<()> {
+    match flistxattr_query(from) {
+        Ok(0) | Err(Errno::NOTSUP) => return Ok(()),
+        length => length?,
+    };
+    let mut names = vec![0; MAX_ATTRIBUTES];
+    let length = flistxattr(from, &mut names[..])?;
+    let names = names[..length].split(|byte| *byte == 0);
+    let mut value = vec![0; MAX_ATTRIBUTES];
+    for name in names.filter(|name| name.starts_with(b"user.")) {
+        let read = match fgetxattr(from, name, &mut value[..]) {
+            // It was removed since it was listed.
+            Err(Errno::NODATA) => continue,
+            read => read?,
+        };
+        match fsetxattr(copy, name, &value[..read], XattrFlags::empty()) {
+            Err(Errno::NOTSUP) => return Ok(()),
+            kept => kept?,
+        }
+    }
+    Ok(())
+}
+
 fn next(names: &mut Dir) -> io::Result<Option<CString>> {
     loop {
         match names.read().transpose()? {
@@ -470,6 +499,10 @@ mod tests {
         let (_data, store, from, to) = opened();
         fs::create_dir_all(from.join("a/b")).expect("made");
         fs::write(from.join("a/b/file"), "text").expect("written");
+        for noted in ["a/b", "a/b/file"] {
+            let noted = from.join(noted);
+            rustix::fs::setxattr(noted, "user.note", b"hello", XattrFlags::empty()).expect("noted");
+        }
         fs::set_permissions(from.join("a/b/file"), Permissions::from_mode(0o4750)).expect("set");
         symlink("/etc/passwd", from.join("a/out")).expect("a link");
         let sparse = File::create(from.join("sparse")).expect("made");
@@ -488,6 +521,11 @@ mod tests {
             fs::read_to_string(to.join("a/b/file")).expect("there"),
             "text"
         );
+        for noted in ["a/b", "a/b/file"] {
+            let mut value = [0; 16];
+            let read = rustix::fs::getxattr(to.join(noted), "user.note", &mut value[..]);
+            assert_eq!(&value[..read.expect("copied")], b"hello", "{noted}");
+        }
         let file = to.join("a/b/file").metadata().expect("there");
         assert_eq!(file.mode() & 0o7777, 0o750);
         let before = from.join("a/b/file").metadata().expect("there");
