@@ -86,6 +86,21 @@ pub(crate) fn folder_limit(
     Ok(Bytes(whole.0.saturating_sub(aside.0)).max(MIN_FOLDER_BYTES))
 }
 
+/// What all that counts on the limit of a folder may take. A part of its owner's limit is never more than that one is by now.
+/// Costs what `folder_limit` does.
+pub(crate) fn limit_on(
+    view: &ReadTransaction<'_>,
+    folder: &Folder,
+    now: Timestamp,
+) -> Result<Bytes, Failure> {
+    let (owner, domain) = (folder.owner, folder.domain);
+    match folder.own_limit {
+        None => folder_limit(view, owner, domain, now),
+        Some(own) if own.is_on_top => Ok(own.bytes),
+        Some(own) => Ok(own.bytes.min(whole_limit(view, owner, domain, now)?)),
+    }
+}
+
 /// What all folders of an owner may take together: the strictest of the policies that are attached to them, with their
 /// allowances. What bounds each member of a project says nothing of the project's own. Costs a few steps of indexes.
 pub(crate) fn whole_limit(
@@ -160,10 +175,7 @@ fn counted_use(
     now: Timestamp,
 ) -> Result<CountedScope, Failure> {
     let owner = folder.limited_by();
-    let limit = match folder.own_limit {
-        Some(own) => own.bytes,
-        None => folder_limit(view, folder.owner, folder.domain, now)?,
-    };
+    let limit = limit_on(view, folder, now)?;
     let all = match owner {
         ScopeOwner::Folder(id) => view.folder(id)?.into_iter().collect(),
         ScopeOwner::Owner(owner) => view.folders_of(owner)?,

@@ -187,24 +187,10 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The folders on the box's own disk that have a limit of their own, in no order, each with that limit and what was counted
-    /// of it last. O(folders).
-    pub(crate) fn own_limits(&self) -> Result<Vec<(FolderId, Bytes, Bytes)>, Failure> {
-        let mut statement = self.connection.prepare_cached(
-            "select id, own_limit, coalesce(bytes, 0) as counted
-             from folder
-             where own_limit is not null and volume is null",
-        )?;
-        let rows = statement.query_map([], |row| {
-            let bytes = value::unsigned(row, "own_limit")?;
-            let counted = value::unsigned(row, "counted")?;
-            Ok((
-                FolderId(value::id(row, "id")?),
-                Bytes(bytes),
-                Bytes(counted),
-            ))
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
+    /// The folders on the box's own disk that have a limit of their own. O(folders).
+    pub(crate) fn own_limits(&self) -> Result<Vec<Folder>, Failure> {
+        let all = self.folders_where("own_limit is not null and volume is null", ())?;
+        Ok(all.into_iter().map(|found| found.folder).collect())
     }
 
     /// The owners of folders that are on their way: what such an owner's folders take and may take does not fit together

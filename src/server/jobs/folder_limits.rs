@@ -17,7 +17,7 @@ use super::folder_copies::{MAX_COUNTED, arrive, input, stand_still, tell, waits,
 use super::outcome::{JobFailure, JobProgress, JobResult};
 use super::runner::{JobKind, RunningJob};
 use crate::actions::folders::note;
-use crate::actions::storage::folder_limit;
+use crate::actions::storage::limit_on;
 use crate::appliance::lazy_stores::{folder_error, folder_failure};
 use crate::catalog::job_kinds::{FOLDER_LIMIT, FolderLimitInput};
 use crate::catalog::jobs::OperationRow;
@@ -162,9 +162,8 @@ fn move_files(
     let now = server.clock().now();
     let bytes = server
         .catalog()
-        .read_now("look at a folder to limit", |view| match folder.own_limit {
-            Some(own) => Ok(own.bytes),
-            None => folder_limit(view, folder.owner, folder.domain, now),
+        .read_now("look at a folder to limit", |view| {
+            limit_on(view, folder, now)
         })?;
     let scope = store.scope(to);
     if scope.directory().is_dir() {

@@ -15,7 +15,7 @@ use rules::units::{Bytes, Timestamp};
 use store::folders::FolderStore;
 use store::quota::ScopePlace;
 
-use crate::actions::storage::folder_limit;
+use crate::actions::storage::{folder_limit, limit_on};
 use crate::appliance::lazy_stores::folder_failure;
 use crate::catalog::events::NewEvent;
 use crate::catalog::storage::OwnedFolders;
@@ -68,7 +68,14 @@ pub(crate) async fn look(server: &Server, is_whole: bool) -> Result<(), Failure>
             let owners = all
                 .map(|one| Ok((one, folder_limit(view, one.owner, one.domain, now)?)))
                 .collect::<Result<Vec<_>, Failure>>()?;
-            Ok((owners, view.own_limits()?, view.owners_of_moving()?))
+            let own = view.own_limits()?.into_iter();
+            let own = own
+                .map(|folder| {
+                    let counted = folder.counted.map_or(0, |counted| counted.bytes);
+                    Ok((folder.id, limit_on(view, &folder, now)?, Bytes(counted)))
+                })
+                .collect::<Result<Vec<_>, Failure>>()?;
+            Ok((owners, own, view.owners_of_moving()?))
         })
         .await?;
     let (news, crowded) = off_thread(move || {
