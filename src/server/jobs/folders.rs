@@ -16,7 +16,7 @@ use store::trees::Thrown;
 
 use crate::actions::astray_folders;
 use crate::actions::folders::note;
-use crate::actions::storage::MAX_COUNTED;
+use crate::actions::storage::{MAX_COUNTED, tell_counted};
 use crate::actions::volumes::on_volume;
 use crate::appliance::lazy_stores::folder_failure;
 use crate::catalog::Lane;
@@ -225,7 +225,8 @@ async fn count(server: &Server, mounted: &mut BTreeSet<FolderId>) -> Result<(), 
         .catalog()
         .read_now("look for folders to count", |view| view.folders_to_count())?;
     // Uploads that were called off are no change of files, and stand against the limit all the same.
-    due.extend(server.folders()?.written());
+    let written = server.folders()?.written();
+    due.extend(&written);
     let before = std::mem::replace(mounted, due.clone());
     for id in due.union(&before).copied() {
         let store: Arc<FolderStore> = server.folders()?;
@@ -260,6 +261,16 @@ async fn count(server: &Server, mounted: &mut BTreeSet<FolderId>) -> Result<(), 
                 rows.note_folder_size(id, counted)
             })
             .await?;
+        if !written.contains(&id) {
+            continue;
+        }
+        // Else it would be counted by each look until more is written.
+        let found = server
+            .catalog()
+            .read_now("look at a folder that was counted", |view| view.folder(id))?;
+        if let Some(found) = found {
+            tell_counted(server, &folders, &found.folder)?;
+        }
     }
     Ok(())
 }
