@@ -338,6 +338,30 @@ mod tests {
     }
 
     #[test]
+    fn what_is_being_purged_does_not_come_back_in_part() {
+        let (_data, store, place) = opened();
+        fs::create_dir(place.join("a")).expect("made");
+        store.remove_entry(ID, &path("a"), NOW).expect("removed");
+        let item = store.removed(ID).expect("a list")[0].id;
+        let trash = store.place_of(ID).expect("there").removed();
+        let held = super::opened(&trash.join(item.to_string())).expect("there");
+        hold(&held);
+        std::thread::scope(|threads| {
+            let restored = threads.spawn(|| store.restore_entry(ID, item));
+            std::thread::sleep(Duration::from_millis(100));
+            let gone = trash.join(format!("{GONE}{item}"));
+            fs::rename(trash.join(item.to_string()), gone).expect("purged");
+            drop(held);
+            let restored = restored.join().expect("it ends");
+            assert_eq!(code(restored), "folder.removed-not-found");
+        });
+        assert!(!place.join("a").exists());
+        assert!(!store.is_emptied(ID).expect("looked at"));
+        store.empty_removed(ID).expect("emptied");
+        assert!(store.is_emptied(ID).expect("looked at"));
+    }
+
+    #[test]
     fn what_was_removed_comes_back_and_never_over_another_one() {
         let (_data, store, place) = opened();
         fs::create_dir_all(place.join("a/b")).expect("made");

@@ -66,7 +66,8 @@ pub(super) async fn give_way(
                     .map_err(folder_failure)
             });
             let size = size.await?;
-            purge_one(server, one.folder, now).await?;
+            // One that was restored and went to the trash again has its time before it.
+            purge_one(server, one.folder, one.since).await?;
             has_purged = true;
             left = left.saturating_sub(size.bytes);
             continue;
