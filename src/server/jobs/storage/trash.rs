@@ -66,7 +66,7 @@ pub(super) async fn give_way(
                     .map_err(folder_failure)
             });
             let size = size.await?;
-            // One that was restored and went to the trash again has its time before it.
+            // Not one that was restored and thrown away again meanwhile.
             purge_one(server, one.folder, one.since).await?;
             has_purged = true;
             left = left.saturating_sub(size.bytes);
