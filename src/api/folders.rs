@@ -90,6 +90,11 @@ pub struct FolderView {
     /// When it was counted last.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub counted_at: Option<Timestamp>,
+    /// Bytes that it may take by itself; null: it counts on the limit of all folders of its owner.
+    pub limit: Option<u64>,
+    /// Its limit was given by an administrator, on top of that of its owner.
+    #[serde(default)]
+    pub limit_on_top: bool,
     /// Version, and ETag.
     pub generation: u64,
 }
@@ -120,6 +125,8 @@ impl FolderView {
             bytes: folder.counted.map(|counted| counted.bytes),
             entries: folder.counted.map(|counted| counted.entries),
             counted_at: folder.counted.map(|counted| counted.at),
+            limit: folder.own_limit.map(|limit| limit.bytes.0),
+            limit_on_top: folder.own_limit.is_some_and(|limit| limit.is_on_top),
             generation: folder.generation,
         }
     }
@@ -153,6 +160,16 @@ pub struct FolderPatchBody {
     /// What members of the project may do with its files that owns it.
     #[schema(value_type = Option<MountAccessShape>)]
     pub members: Option<MountAccess>,
+}
+
+/// What a folder may take by itself.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[schema(as = FolderLimit)]
+#[serde(deny_unknown_fields)]
+pub struct FolderLimitBody {
+    /// Null, and left out: it counts on the limit of all folders of its owner.
+    #[serde(default)]
+    pub bytes: Option<u64>,
 }
 
 /// An own copy of a folder.

@@ -87,6 +87,9 @@ pub struct MountView {
     pub at: String,
     #[schema(value_type = MountAccessShape)]
     pub access: MountAccess,
+    /// Read-only until the session starts again, since the folders that count on its limit took more than that.
+    #[serde(default)]
+    pub over_limit: bool,
 }
 
 impl std::fmt::Display for MountView {
@@ -98,6 +101,7 @@ impl std::fmt::Display for MountView {
             subpath: self.subpath.clone(),
             at: self.at.clone(),
             read_only: self.access.is_read_only(),
+            over_limit: self.over_limit,
         };
         std::fmt::Display::fmt(&mount, f)
     }
@@ -110,7 +114,8 @@ impl From<&FolderMount> for MountView {
             name: mount.name.clone(),
             subpath: mount.subpath.clone(),
             at: mount.at.clone(),
-            access: MountAccess::of(mount.read_only),
+            access: MountAccess::of(mount.is_read_only()),
+            over_limit: mount.over_limit,
         }
     }
 }

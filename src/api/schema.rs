@@ -97,6 +97,7 @@ fn named() -> Schemas {
     collect::<apps::NewAppShareBody>(&mut all);
     collect::<folders::NewFolderBody>(&mut all);
     collect::<folders::FolderPatchBody>(&mut all);
+    collect::<folders::FolderLimitBody>(&mut all);
     collect::<folders::FolderAdoptionBody>(&mut all);
     collect::<folders::NewFolderCopyBody>(&mut all);
     collect::<folders::NewFolderTransferBody>(&mut all);

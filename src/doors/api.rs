@@ -310,6 +310,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/courses/{id}/message", post(courses::message))
         .route("/folders", get(folders::list).post(folders::create))
         .route("/folders/{id}", get(folders::get).patch(folders::change))
+        .route("/folders/{id}/limit", put(folders::limit))
         .route("/folders/{id}/trash", post(folders::trash))
         .route("/folders/{id}/restore", post(folders::restore))
         .route("/folders/{id}/adopt", post(folders::adopt))

@@ -36,7 +36,7 @@ use path::RegistryPath;
 
 /// Most bytes of a manifest.
 const MAX_MANIFEST_BYTES: usize = 4 << 20;
-/// One piece of a blob on its way to disk. Higher: more memory an upload. Lower: more flushes of the disk.
+/// One piece of a blob on its way to disk. Higher: more memory an upload. Lower: more turns of a thread.
 const PIECE: usize = 4 << 20;
 /// Names on one page of a list, where the client asks for no fewer.
 const MAX_NAMES: usize = 1000;
@@ -329,7 +329,7 @@ impl RegistryVisit<'_> {
         Ok(Some(begin))
     }
 
-    /// Takes a body in pieces; gives how far the upload then is. When it breaks off, what came before is on disk.
+    /// Takes a body in pieces; gives how far the upload then is. What came before is on disk when it breaks off, too.
     async fn take(
         &self,
         name: &str,
@@ -339,14 +339,16 @@ impl RegistryVisit<'_> {
     ) -> Result<u64, ProblemResponse> {
         let lease = lease(self.server, &self.caller);
         let mut pieces = BodyPieces::of(body, lease, PIECE);
-        let (mut offset, mut latest) = (offset, None);
+        let (mut offset, mut has_come) = (offset, false);
         while let Some(piece) = pieces.piece().await? {
-            let at = self.keep(name, id, offset, piece).await?;
-            (offset, latest) = (Some(at), Some(at));
+            offset = Some(self.keep(name, id, offset, piece).await?);
+            has_come = true;
         }
-        match latest {
-            Some(at) if !pieces.is_broken() => Ok(at),
-            _ => Err(refusals::upload_cut_off().into()),
+        // An acknowledged offset survives a power cut: to be told of it waits for the disk.
+        let at = registry::upload_offset(self.server, &self.caller, name, id).await?;
+        match has_come && !pieces.is_broken() {
+            true => Ok(at),
+            false => Err(refusals::upload_cut_off().into()),
         }
     }
 

@@ -58,7 +58,7 @@ fn mount(mount: &FolderMount) -> MountSpec {
         folder: mount.folder,
         subpath: mount.subpath.clone(),
         at: mount.at.clone(),
-        read_only: mount.read_only,
+        read_only: mount.is_read_only(),
     }
 }
 

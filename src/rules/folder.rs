@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::names::{FolderId, UserId, VolumeId};
 use crate::tenancy::{DomainId, ProjectId, Scope};
-use crate::units::Timestamp;
+use crate::units::{Bytes, Timestamp};
 pub use crate::workload::mount::{
     FolderMount, FolderName, HOME, MAX_FOLDER_NAME, MAX_MOUNTS, MountAccess, RequestedMount,
     mount_plan,
@@ -106,6 +106,61 @@ impl fmt::Display for FolderOwner {
     }
 }
 
+/// Which limit something counts on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ScopeOwner {
+    /// That of all folders of an owner together.
+    Owner(FolderOwner),
+    /// That of one folder, which has a limit of its own.
+    Folder(FolderId),
+}
+
+/// In front of the id of a folder, where a limit is written as one word.
+const FOLDER_PREFIX: &str = "folder-";
+
+impl ScopeOwner {
+    /// Reads what `Display` writes.
+    pub fn parse(word: &str) -> Option<Self> {
+        match word.strip_prefix(FOLDER_PREFIX) {
+            Some(id) => Some(Self::Folder(FolderId(Uuid::try_parse(id).ok()?))),
+            None => FolderOwner::parse(word).map(Self::Owner),
+        }
+    }
+}
+
+impl From<FolderOwner> for ScopeOwner {
+    fn from(owner: FolderOwner) -> Self {
+        Self::Owner(owner)
+    }
+}
+
+impl From<UserId> for ScopeOwner {
+    fn from(user: UserId) -> Self {
+        Self::Owner(user.into())
+    }
+}
+
+impl From<ProjectId> for ScopeOwner {
+    fn from(project: ProjectId) -> Self {
+        Self::Owner(project.into())
+    }
+}
+
+impl From<FolderId> for ScopeOwner {
+    fn from(folder: FolderId) -> Self {
+        Self::Folder(folder)
+    }
+}
+
+impl fmt::Display for ScopeOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Owner(owner) => owner.fmt(f),
+            Self::Folder(folder) => write!(f, "{FOLDER_PREFIX}{folder}"),
+        }
+    }
+}
+
 /// How far a folder is from being gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -154,6 +209,14 @@ pub struct FolderUse {
     pub at: Timestamp,
 }
 
+/// What one folder may take by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnLimit {
+    pub bytes: Bytes,
+    /// An administrator gave it on top of what the owner's folders may take; else it is a part of that.
+    pub is_on_top: bool,
+}
+
 /// One folder as its row has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Folder {
@@ -177,6 +240,8 @@ pub struct Folder {
     pub trashed_at: Option<Timestamp>,
     /// None: it was not counted yet.
     pub counted: Option<FolderUse>,
+    /// None: it counts on the limit of all folders of its owner.
+    pub own_limit: Option<OwnLimit>,
     pub generation: u64,
 }
 
@@ -187,6 +252,14 @@ impl Folder {
             domain: Some(self.domain),
             project: self.owner.project(),
             owner: self.owner.user(),
+        }
+    }
+
+    /// Which limit it counts on.
+    pub fn limited_by(&self) -> ScopeOwner {
+        match self.own_limit {
+            Some(_) => ScopeOwner::Folder(self.id),
+            None => ScopeOwner::Owner(self.owner),
         }
     }
 
@@ -213,8 +286,16 @@ mod tests {
         ] {
             assert_eq!(FolderOwner::parse(&owner.to_string()), Some(owner));
         }
-        for word in ["", "project-", "project-x", "kim"] {
+        for word in ["", "project-", "project-x", "kim", "folder-", "folder-x"] {
             assert_eq!(FolderOwner::parse(word), None, "{word}");
+            assert_eq!(ScopeOwner::parse(word), None, "{word}");
+        }
+        for owner in [
+            ScopeOwner::from(UserId(id)),
+            ScopeOwner::from(ProjectId(id)),
+            ScopeOwner::from(FolderId(id)),
+        ] {
+            assert_eq!(ScopeOwner::parse(&owner.to_string()), Some(owner));
         }
     }
 }

@@ -106,6 +106,24 @@ pub fn level(used: Bytes, limit: Bytes) -> StorageLevel {
     }
 }
 
+/// The most that a folder may have by itself as a part of what its owner's folders may take: `others` is set aside for other
+/// folders already, and `rest` is what the owner's other files take. The least that a limit may be stays for those.
+pub fn own_limit_room(whole: Bytes, others: Bytes, rest: Bytes) -> Bytes {
+    let kept = rest.max(MIN_FOLDER_BYTES);
+    Bytes(whole.0.saturating_sub(others.0).saturating_sub(kept.0))
+}
+
+/// Parts of a hundred of a limit above which the oldest of what lies in the trash gives way. Higher: a limit is met while removed
+/// files fill it. Lower: what was removed is kept for a shorter time.
+const TRASH_PERCENT: u64 = 90;
+
+/// How much of the trash has to give way.
+pub fn trash_to_go(used: Bytes, limit: Bytes) -> Bytes {
+    let kept = u128::from(limit.0) * u128::from(TRASH_PERCENT) / 100;
+    let kept = u64::try_from(kept).unwrap_or(u64::MAX);
+    Bytes(used.0.saturating_sub(kept))
+}
+
 /// Parts of a hundred of a limit that use has to fall below a threshold to count as below it. Higher: who made room is told
 /// for longer. Lower: one who works at a threshold is told again and again.
 const SLACK_PERCENT: u64 = 5;
@@ -158,6 +176,25 @@ mod tests {
         }
         assert_eq!(percent(Bytes(u64::MAX), Bytes(u64::MAX)), 100);
         assert_eq!(level(Bytes::ZERO, Bytes::ZERO), StorageLevel::Full);
+    }
+
+    #[test]
+    fn a_folder_has_what_the_owners_other_files_leave() {
+        let room = |others, rest| own_limit_room(Bytes::gib(10), others, rest);
+        assert_eq!(room(Bytes::ZERO, Bytes::gib(4)), Bytes::gib(6));
+        assert_eq!(room(Bytes::gib(3), Bytes::gib(4)), Bytes::gib(3));
+        assert_eq!(room(Bytes::gib(7), Bytes::gib(4)), Bytes::ZERO);
+        let empty = room(Bytes::ZERO, Bytes::ZERO);
+        assert_eq!(empty.0, Bytes::gib(10).0 - MIN_FOLDER_BYTES.0);
+    }
+
+    #[test]
+    fn trash_gives_way_above_nine_tenths_of_a_limit() {
+        for (used, expected) in [(0, 0), (900, 0), (901, 1), (1500, 600)] {
+            assert_eq!(trash_to_go(Bytes(used), Bytes(1000)), Bytes(expected));
+        }
+        let most = Bytes(u64::MAX);
+        assert!(trash_to_go(most, most).0 > 0, "nothing overflows");
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub(crate) mod backup;
 pub(crate) mod commit;
 pub(crate) mod directory;
 pub(crate) mod folder_copies;
+pub(crate) mod folder_limits;
 pub(crate) mod folder_shares;
 pub(crate) mod folders;
 pub(crate) mod gpu_self_test;

@@ -183,6 +183,10 @@ impl Server {
                     Arc::new(jobs::folder_copies::CloneJobs(WeakServer(server.clone()))),
                     Arc::new(jobs::folder_copies::TransferJobs {
                         server: WeakServer(server.clone()),
+                        data: data.clone(),
+                    }),
+                    Arc::new(jobs::folder_limits::LimitJobs {
+                        server: WeakServer(server.clone()),
                         data,
                     }),
                 ],
@@ -301,13 +305,13 @@ impl Server {
     /// done now only costs images; the server serves all the same.
     fn go_on(&self) -> Result<(), Failure> {
         use catalog::job_kinds::{
-            FOLDER_CLONE, FOLDER_TRANSFER, GPU_TEST, IMAGE_IMPORT, SESSION_COMMIT,
+            FOLDER_CLONE, FOLDER_LIMIT, FOLDER_TRANSFER, GPU_TEST, IMAGE_IMPORT, SESSION_COMMIT,
         };
         let open = self
             .catalog()
             .read_now("look for open jobs", |view| view.open_operations())?;
         let any = |kind: &str| open.iter().any(|row| row.kind == kind);
-        for kind in [GPU_TEST, FOLDER_CLONE, FOLDER_TRANSFER] {
+        for kind in [GPU_TEST, FOLDER_CLONE, FOLDER_LIMIT, FOLDER_TRANSFER] {
             if any(kind) {
                 self.jobs().wake(kind)?;
             }

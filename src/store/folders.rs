@@ -2,7 +2,7 @@
 //! catalog; here a folder has its id alone. One that lies in a scope has a link in its place, which leads to its directory
 //! there. Directories above a folder's files are root's alone, so no session ever changes a path that this file walks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rules::folder::FolderOwner;
+use rules::folder::ScopeOwner;
 use rules::folder_path::{FolderPath, MAX_FOLDER_PATH};
 use rules::names::{FolderId, VolumeId};
 use rules::refusals;
@@ -26,6 +26,7 @@ use crate::trees::{self, Size, Thrown, Trash};
 use crate::volumes::{FOLDERS, OpenVolume, VOLUMES, VolumeShelf};
 use archive::{ArchiveFormat, FolderArchive};
 use beneath::{FIRST_OWNER, FolderTop};
+use counted::CountedScope;
 use failure::FolderError;
 use files::FolderFile;
 use found::FoundFolder;
@@ -39,6 +40,7 @@ pub mod archive;
 mod beneath;
 mod copies;
 pub mod copying;
+pub mod counted;
 pub mod failure;
 pub mod files;
 mod found;
@@ -150,8 +152,8 @@ fn directory(folders: &Path, id: FolderId) -> PathBuf {
 /// Which limit a new folder lies below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FolderLimit {
-    pub owner: FolderOwner,
-    /// Of all folders of the owner, where this is the first of them.
+    pub owner: ScopeOwner,
+    /// Of all that counts on it, where this is the first of it.
     pub bytes: Bytes,
 }
 
@@ -172,6 +174,8 @@ pub struct FolderStore {
     counts: subfolders::KeptCounts,
     /// Files whose text is written right now.
     texts: texts::TextsUnderWay,
+    /// What limits leave that the kernel does not hold.
+    counted: counted::CountedLimits,
 }
 
 impl FolderStore {
@@ -199,6 +203,7 @@ impl FolderStore {
             listings: sorted_names::KeptListings::default(),
             counts: subfolders::KeptCounts::default(),
             texts: texts::TextsUnderWay::default(),
+            counted: counted::CountedLimits::default(),
         })
     }
 
@@ -269,13 +274,24 @@ impl FolderStore {
         Ok(())
     }
 
-    /// The scope of an owner's folders, whether it is there or not.
-    pub fn scope(&self, owner: impl Into<FolderOwner>) -> ScopePlace {
+    /// The folders into which something was written that no count knows yet, where the kernel holds no limit.
+    pub fn written(&self) -> BTreeSet<FolderId> {
+        self.counted.written()
+    }
+
+    /// Takes in what is known of folders whose limit the kernel does not hold: what is written to them is held to it from now
+    /// on. O(folders of the owner).
+    pub fn tell_counted(&self, told: CountedScope) {
+        self.counted.tell(told);
+    }
+
+    /// The scope of a limit, whether it is there or not.
+    pub fn scope(&self, owner: impl Into<ScopeOwner>) -> ScopePlace {
         ScopePlace::of(&self.data, owner)
     }
 
-    /// All scopes that were ever made here, each with the owner whose folders lie in it, in no order.
-    pub fn scopes(&self) -> io::Result<Vec<(FolderOwner, ScopePlace)>> {
+    /// All scopes that were ever made here, each with whose limit it is held to, in no order.
+    pub fn scopes(&self) -> io::Result<Vec<(ScopeOwner, ScopePlace)>> {
         ScopePlace::all(&self.data)
     }
 
@@ -360,6 +376,7 @@ impl FolderStore {
                 scope: Some((scope, lease)),
                 volume: None,
                 keeper: Arc::clone(&self.keeper),
+                count: None,
             }));
         }
         if let Some(volume) = on_volume(&place) {
@@ -374,6 +391,7 @@ impl FolderStore {
                 scope: None,
                 volume: Some(open),
                 keeper: Arc::clone(&self.keeper),
+                count: None,
             }));
         }
         match place.symlink_metadata() {
@@ -390,6 +408,7 @@ impl FolderStore {
             scope: None,
             volume: None,
             keeper: Arc::clone(&self.keeper),
+            count: self.counted.of(id),
         }
     }
 
@@ -486,7 +505,27 @@ impl FolderStore {
         Ok(())
     }
 
-    /// The same on one volume, where it is ready. Callers bring a thread that may wait for it.
+    /// Gives the room of what was thrown away from one scope back; fine where there is none. May take long.
+    pub fn empty_scope(&self, owner: impl Into<ScopeOwner>) -> io::Result<()> {
+        let scope = self.scope(owner);
+        if !scope.directory().is_dir() {
+            return Ok(());
+        }
+        let _lease = match self.keeper.enter(&scope, None) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            lease => lease?,
+        };
+        let trash = scope.files().join(TRASH);
+        if !trash.is_dir() {
+            return Ok(());
+        }
+        for (path, error) in Trash::open(&trash)?.empty(|| true)? {
+            tracing::warn!(path = %path.display(), %error, "a removed folder stays on the disk");
+        }
+        Ok(())
+    }
+
+    /// The same as `empty` on one volume, where it is ready. Callers bring a thread that may wait for it.
     ///
     /// Errors: `volume.absent`, `volume.hung`, each carried.
     pub fn empty_volume(&self, id: VolumeId) -> io::Result<()> {
@@ -650,6 +689,21 @@ impl FolderStore {
         removed::list(&self.place_of(id)?.removed())
     }
 
+    /// What lies in the folder's trash, oldest first, at most so many.
+    pub fn oldest_removed(
+        &self,
+        id: FolderId,
+        most: usize,
+    ) -> Result<Vec<RemovedEntry>, FolderError> {
+        removed::oldest(&self.place_of(id)?.removed(), most)
+    }
+
+    /// What one of `removed` takes of the disk; 0 where it is none. Looks at no more than `most` names.
+    pub fn removed_size(&self, id: FolderId, item: Uuid, most: u64) -> Result<u64, FolderError> {
+        let size = removed::size(&self.place_of(id)?.removed(), item, most);
+        size.map_err(failure::fault("measure a removed file"))
+    }
+
     /// Puts one of `removed` back where it was, with the directories above it, and gives its path. Never over another one.
     ///
     /// Errors: `folder.removed-not-found`, `folder.entry-exists`, `folder.entry-link`, `quota.exceeded`, `disk.full`.
@@ -694,6 +748,14 @@ impl FolderStore {
             return Ok(());
         };
         removed::empty(&found.removed())
+    }
+
+    /// Whether the room of all that was removed from a folder for good is given back.
+    pub fn is_emptied(&self, id: FolderId) -> io::Result<bool> {
+        match self.find(id)? {
+            Some(found) => removed::is_emptied(&found.removed()),
+            None => Ok(true),
+        }
     }
 
     /// An archive of a directory, or of one file; `name` is the name of its top.
@@ -1039,6 +1101,84 @@ mod tests {
         fs::create_dir(&former).expect("as a crash leaves it");
         give_up().expect("it stays where it is");
         assert!(left.exists() && !former.exists());
+    }
+
+    #[test]
+    fn a_folder_moves_to_a_limit_of_its_own_and_back() {
+        const OWNER: UserId = UserId(Uuid::from_u128(7));
+        let data = tempfile::tempdir().expect("a directory");
+        let keeper: Arc<dyn ScopeKeeper> = Arc::new(PlainScopes);
+        let store = FolderStore::limited(data.path(), keeper).expect("a store");
+        let limit = |owner: ScopeOwner, bytes| FolderLimit { owner, bytes };
+        let of_owner = limit(OWNER.into(), Bytes::gib(2));
+        let own = limit(ID.into(), Bytes::gib(1));
+        store.create(ID, true, Some(of_owner)).expect("made");
+        let mounted = mounted_directory(data.path(), ID);
+        fs::write(mounted.join("file"), "text").expect("written");
+        for (before, to) in [(of_owner, own), (own, of_owner)] {
+            store
+                .rehome(ID, before.owner, to, &mut |_| Ok(()))
+                .expect("moved");
+            let scope = store.scope(to.owner);
+            assert_eq!(scope_of(data.path(), ID), Some(scope.clone()));
+            assert_eq!(scope.limit().expect("kept"), Some(to.bytes));
+            let text = fs::read_to_string(mounted.join("file"));
+            assert_eq!(text.expect("there"), "text");
+            let mode = mounted.metadata().expect("there").mode();
+            assert_eq!(mode & 0o777, 0o700, "a home stays one");
+            let left = store.scope(before.owner).files();
+            for left in [left.join(TRASH), left.join(ID.to_string())] {
+                let names = fs::read_dir(&left).map_or(0, Iterator::count);
+                assert_eq!(names, 0, "it takes no room of the former limit");
+            }
+        }
+        let owners: Vec<ScopeOwner> = store
+            .scopes()
+            .expect("a list")
+            .into_iter()
+            .map(|(owner, _)| owner)
+            .collect();
+        assert!(owners.contains(&ID.into()) && owners.contains(&OWNER.into()));
+    }
+
+    #[test]
+    fn what_is_written_where_nothing_holds_a_limit_is_held_to_the_count() {
+        const OWNER: UserId = UserId(Uuid::from_u128(7));
+        let (data, store) = opened();
+        store.create(ID, false, None).expect("made");
+        let path = |text: &str| FolderPath::parse(text).expect(text);
+        store.make_directory(ID, &path("a")).expect("not told yet");
+        let told = |used| {
+            store.tell_counted(CountedScope {
+                owner: OWNER.into(),
+                limit: Bytes(1000),
+                used: Bytes(used),
+                counts: [(ID, None)].into(),
+            });
+        };
+        told(990);
+        let declared = |bytes| staging::DeclaredFile {
+            path: "file".to_owned(),
+            bytes: Some(bytes),
+            overwrite: false,
+            modified_at: None,
+            by: None,
+        };
+        let now = Timestamp::from_millis(4_000_000_000_000);
+        let refused = store.stage(ID, &path("file"), declared(11), now);
+        let refused = refused.expect_err("it does not fit");
+        assert_eq!(refused.code(), Some("quota.exceeded"));
+        let upload = store.stage(ID, &path("file"), declared(10), now);
+        let upload = upload.expect("it fits").id;
+        let mut writer = store.append(ID, upload, 0, None).expect("begun");
+        writer.write(b"0123456789").expect("written");
+        writer.finish(true).expect("kept");
+        assert!(store.place(ID, upload).expect("in its place"));
+        let refused = store.make_directory(ID, &path("b"));
+        let refused = refused.expect_err("what was written counts");
+        assert_eq!(refused.code(), Some("quota.exceeded"));
+        store.remove_entry(ID, &path("file"), now).expect("removed");
+        assert!(mounted_directory(data.path(), ID).join("a").is_dir());
     }
 
     #[test]

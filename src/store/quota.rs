@@ -1,5 +1,5 @@
-//! Scopes: what one limit of bytes covers, here all folders of one owner, a user or a project. Says where a scope lies and what there is to know of
-//! it. Only the keeper that a role brings asks the kernel to hold a limit.
+//! Scopes: what one limit of bytes covers: all folders of one owner, a user or a project, or one folder with a limit of its own.
+//! Says where a scope lies and what there is to know of it. Only the keeper that a role brings asks the kernel to hold a limit.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File};
@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use rules::folder::FolderOwner;
+use rules::folder::ScopeOwner;
 use rules::storage::StorageEnforcement;
 use rules::units::Bytes;
 use serde::de::DeserializeOwned;
@@ -41,8 +41,8 @@ pub struct ScopePlace {
 }
 
 impl ScopePlace {
-    /// That of the folders of an owner, whether it is there or not.
-    pub fn of(data: &Path, owner: impl Into<FolderOwner>) -> Self {
+    /// That of a limit, whether it is there or not.
+    pub fn of(data: &Path, owner: impl Into<ScopeOwner>) -> Self {
         let [folders, scopes] = SCOPES;
         let owner = owner.into().to_string();
         Self::at(data.join(folders).join(scopes).join(owner))
@@ -81,7 +81,7 @@ impl ScopePlace {
             }
             directory.extend(parts.next());
             let owner = parts.next()?;
-            FolderOwner::parse(owner.as_os_str().to_str()?)?;
+            ScopeOwner::parse(owner.as_os_str().to_str()?)?;
             directory.push(owner);
             return match parts.next() {
                 Some(Component::Normal(files)) if files == FILES => Some(Self::at(directory)),
@@ -92,7 +92,7 @@ impl ScopePlace {
     }
 
     /// All that were ever made below a data directory, in no order.
-    pub fn all(data: &Path) -> io::Result<Vec<(FolderOwner, Self)>> {
+    pub fn all(data: &Path) -> io::Result<Vec<(ScopeOwner, Self)>> {
         let [folders, scopes] = SCOPES;
         let entries = match fs::read_dir(data.join(folders).join(scopes)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -102,7 +102,7 @@ impl ScopePlace {
         for entry in entries {
             let entry = entry?;
             let name = entry.file_name();
-            if let Some(owner) = name.to_str().and_then(FolderOwner::parse) {
+            if let Some(owner) = name.to_str().and_then(ScopeOwner::parse) {
                 all.push((owner, Self::at(entry.path())));
             }
         }
@@ -296,7 +296,7 @@ fn write<T: Serialize>(directory: &Path, name: &str, value: &T) -> io::Result<()
 
 #[cfg(test)]
 mod tests {
-    use rules::names::UserId;
+    use rules::names::{FolderId, UserId};
     use rules::tenancy::ProjectId;
     use uuid::Uuid;
 
@@ -315,6 +315,12 @@ mod tests {
         assert_eq!(
             ScopePlace::around(&of_project.files().join("x")),
             Some(of_project)
+        );
+        let of_folder = ScopePlace::of(Path::new("/data"), FolderId(OWNER.0));
+        assert_ne!(of_folder, scope);
+        assert_eq!(
+            ScopePlace::around(&of_folder.files().join("x")),
+            Some(of_folder)
         );
         for other in [
             scope.directory().to_owned(),

@@ -28,7 +28,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::images::digest::Sha256Digest;
-use crate::uploads::UploadError;
+use crate::uploads::{SYNC_BYTES, UploadError};
 
 /// Bounds of the registry.
 #[derive(Debug, Clone)]
@@ -95,6 +95,8 @@ struct RegistryUpload {
     /// Hash of the first `hashed` bytes.
     hash: Sha256,
     hashed: u64,
+    /// Bytes that came since the disk was waited for.
+    unsynced: u64,
     is_gone: bool,
 }
 
@@ -148,8 +150,22 @@ impl RegistryStore {
         Ok(id)
     }
 
-    /// How many bytes of an upload have come. Refuses `registry.upload-unknown`, also for another owner's.
+    /// How many bytes of an upload have come. What is told stays over a loss of power. Refuses `registry.upload-unknown`, also
+    /// for another owner's.
     pub fn offset(&self, id: Uuid, who: &UploadOwner) -> Result<u64, UploadError> {
+        let told = self.standing(id, who)?;
+        // Told first, kept then: bytes that come meanwhile are not told of.
+        match File::open(self.part(id)).and_then(|part| part.sync_data()) {
+            Ok(()) => Ok(told),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(refusals::registry_upload_unknown().into())
+            }
+            Err(error) => Err(fault("look at an upload")(error)),
+        }
+    }
+
+    /// The same, of which the last bytes may be lost with the power.
+    fn standing(&self, id: Uuid, who: &UploadOwner) -> Result<u64, UploadError> {
         match self.note(id)? {
             Some(note) if note == *who => {}
             _ => return Err(refusals::registry_upload_unknown().into()),
@@ -163,8 +179,8 @@ impl RegistryStore {
         }
     }
 
-    /// Appends a piece at `offset`, or at the end where there is none; gives how far the upload then is. On disk when it
-    /// answers.
+    /// Appends a piece at `offset`, or at the end where there is none; gives how far the upload then is. The disk is waited for
+    /// every 64 MiB; for what came in between, `offset` and `finish` wait.
     ///
     /// Refuses `registry.upload-range`, `registry.blob-too-large`, `upload.busy`, `disk.full`, `registry.upload-unknown`.
     pub fn append(
@@ -174,7 +190,7 @@ impl RegistryStore {
         offset: Option<u64>,
         piece: &[u8],
     ) -> Result<u64, UploadError> {
-        self.offset(id, who)?;
+        self.standing(id, who)?;
         let running = self.running(id);
         let mut running = running.try_lock().map_err(|_| refusals::upload_busy())?;
         if running.is_gone {
@@ -203,8 +219,11 @@ impl RegistryStore {
             running.hash.update(piece);
             running.hashed += bytes;
         }
-        // An acknowledged offset must survive a power cut.
-        part.sync_data().map_err(fault(WRITE))?;
+        running.unsynced += bytes;
+        if running.unsynced >= SYNC_BYTES {
+            part.sync_data().map_err(fault(WRITE))?;
+            running.unsynced = 0;
+        }
         Ok(at + bytes)
     }
 
@@ -218,13 +237,14 @@ impl RegistryStore {
         who: &UploadOwner,
         declared: &Sha256Digest,
     ) -> Result<u64, UploadError> {
-        self.offset(id, who)?;
+        self.standing(id, who)?;
         let running = self.running(id);
         let mut running = running.try_lock().map_err(|_| refusals::upload_busy())?;
         if running.is_gone {
             return Err(refusals::registry_upload_unknown().into());
         }
-        let length = fs::metadata(self.part(id)).map_err(fault(END))?.len();
+        let part = File::open(self.part(id)).map_err(fault(END))?;
+        let length = part.metadata().map_err(fault(END))?.len();
         if running.hashed != length {
             running.hash = hash_of(&self.part(id)).map_err(fault(END))?;
             running.hashed = length;
@@ -235,6 +255,7 @@ impl RegistryStore {
             self.forget(id).map_err(fault(END))?;
             return Err(refusals::registry_digest_mismatch(&real, declared).into());
         }
+        part.sync_data().map_err(fault(END))?;
         let _one_by_one = self.ordered();
         self.mark(who.owner, &real).map_err(fault(END))?;
         fs::rename(self.part(id), self.blob_path(&real)).map_err(fault(END))?;
@@ -245,7 +266,7 @@ impl RegistryStore {
 
     /// Calls an upload off. Refuses `registry.upload-unknown`, `upload.busy`.
     pub fn cancel(&self, id: Uuid, who: &UploadOwner) -> Result<(), UploadError> {
-        self.offset(id, who)?;
+        self.standing(id, who)?;
         let running = self.running(id);
         let mut running = running.try_lock().map_err(|_| refusals::upload_busy())?;
         running.is_gone = true;

@@ -22,6 +22,10 @@ use uuid::Uuid;
 
 use crate::images::digest::Sha256Digest;
 
+/// Bytes between two writes that are waited for. Higher: more is sent again after a loss of power. Lower: the disk waits for
+/// itself.
+pub(crate) const SYNC_BYTES: u64 = 64 << 20;
+
 /// Bounds of uploads.
 #[derive(Debug, Clone)]
 pub struct UploadLimits {
@@ -127,6 +131,8 @@ struct RunningUpload {
     /// Hash of the first `hashed` bytes.
     hash: Sha256,
     hashed: u64,
+    /// Bytes that came since the disk was waited for.
+    unsynced: u64,
     gone: bool,
 }
 
@@ -206,8 +212,23 @@ impl UploadStore {
         self.status_of(id, note)
     }
 
-    /// How far an upload is. Refuses `upload.not-found`, also when it is another user's.
+    /// How far an upload is. What is told stays over a loss of power. Refuses `upload.not-found`, also when it is another
+    /// user's.
     pub fn status(&self, id: Uuid, owner: &str) -> Result<UploadStatus, UploadError> {
+        let status = self.standing(id, owner)?;
+        // Told first, kept then: bytes that an append brings meanwhile are not told of.
+        let kept = File::open(self.part(id)).and_then(|part| part.sync_data());
+        match kept {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(not_found()),
+            kept => {
+                kept.map_err(fault("read an upload"))?;
+                Ok(status)
+            }
+        }
+    }
+
+    /// The same, of which the last bytes may be lost with the power.
+    fn standing(&self, id: Uuid, owner: &str) -> Result<UploadStatus, UploadError> {
         let note = self
             .read_note(id)?
             .filter(|note| note.declared.owner == owner);
@@ -227,7 +248,8 @@ impl UploadStore {
         Ok(all)
     }
 
-    /// Appends bytes at `offset` until `from` ends; gives how far the upload now is.
+    /// Appends bytes at `offset` until `from` ends; gives how far the upload now is. The disk is waited for every 64 MiB, at
+    /// the end of the upload and where it breaks off; for what came in between, `status` waits.
     ///
     /// What has come is kept and on disk also when `from` fails midway: the answer is then
     /// `upload.interrupted` and the next append begins at the offset `status` tells. Refuses
@@ -240,7 +262,7 @@ impl UploadStore {
         offset: u64,
         from: &mut dyn Read,
     ) -> Result<UploadStatus, UploadError> {
-        let status = self.status(id, owner)?;
+        let status = self.standing(id, owner)?;
         let running = self.running(id);
         let mut running = running.try_lock().map_err(|_| busy())?;
         if running.gone {
@@ -288,12 +310,16 @@ impl UploadStore {
                 running.hashed += n as u64;
             }
             at += n as u64;
+            running.unsynced += n as u64;
         };
-        // An acknowledged offset must survive a power cut.
-        part.sync_data().map_err(fault("write to an upload"))?;
+        let is_whole = at == status.declared.bytes;
+        if is_whole || ended.is_err() || running.unsynced >= SYNC_BYTES {
+            part.sync_data().map_err(fault("write to an upload"))?;
+            running.unsynced = 0;
+        }
         drop(running);
         ended?;
-        self.status(id, owner)
+        self.standing(id, owner)
     }
 
     /// Opens a complete upload: checks its size and digest. The upload stays, so that a caller that uses
@@ -592,6 +618,23 @@ mod tests {
         assert_eq!((text.as_str(), complete.digest), ("hello world", whole));
         bench.store.remove(id, "kim").unwrap();
         assert_eq!(fs::read_dir(bench.directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn an_upload_waits_for_the_disk_where_it_is_told_of() {
+        let bench = bench();
+        let id = bench.store.create(declared(10, None), NOW).unwrap().id;
+        let waits = || bench.store.running(id).lock().unwrap().unsynced;
+        let append = |offset, from: &mut dyn Read| bench.store.append(id, "kim", offset, from);
+        append(0, &mut &b"abc"[..]).unwrap();
+        assert_eq!(waits(), 3, "more may come");
+        append(3, &mut CutReader(b"de")).unwrap_err();
+        assert_eq!(waits(), 0, "its sender asks how far it came");
+        append(5, &mut &b"fgh"[..]).unwrap();
+        assert_eq!(waits(), 3);
+        assert_eq!(bench.store.status(id, "kim").unwrap().offset, 8);
+        append(8, &mut &b"ij"[..]).unwrap();
+        assert_eq!(waits(), 0, "it is whole");
     }
 
     #[test]

@@ -96,3 +96,31 @@ test("a project's folder is copied by a member, and the copy goes to its lead", 
     assert.deepEqual(heard.filter((line) => !/40[349]|422/.test(`${line}`)), []);
   }
 });
+
+test("a folder is given a limit of its own, and loses it", async () => {
+  const complaints = listen(owner);
+  await owner.goto(`${house.origin}/folders`);
+  await owner.fill("#name", "bounded");
+  await owner.click("form[action='/folders'] button.pri");
+  await owner.locator("a.nm", { hasText: /^bounded$/ }).waitFor();
+  const place = await owner.locator("tr", { hasText: "bounded" }).locator("a[href$='/owner']").getAttribute("href");
+  await owner.goto(house.origin + place);
+  assert.deepEqual(await violations(owner), []);
+  for (const wrong of ["much", "1k"]) {
+    await owner.fill("#limit", wrong);
+    await owner.click("form[action$='/limit'] button");
+    await owner.locator("#limit[aria-invalid=true]").waitFor();
+    assert.equal(await owner.inputValue("#limit"), wrong);
+  }
+  // Where limits are held its files move first; without scripts the form does the same.
+  for (const [typed, shown] of [["1g", "1 GiB"], ["", ""]]) {
+    await owner.fill("#limit", typed);
+    await owner.click("form[action$='/limit'] button");
+    const isSet = async () => {
+      await owner.goto(house.origin + place);
+      return (await owner.locator("#limit").count()) === 1 && (await owner.inputValue("#limit")) === shown;
+    };
+    await until(() => `the limit is ${shown}`, isSet);
+  }
+  assert.deepEqual(complaints.filter((line) => !/422|409/.test(`${line}`)), []);
+});

@@ -1,9 +1,9 @@
 //! Folders over REST.
 
-use api::folders::{FolderAdoptionBody, FolderPatchBody, NewFolderBody};
+use api::folders::{FolderAdoptionBody, FolderLimitBody, FolderPatchBody, NewFolderBody};
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
-use server::actions::folders::{self, adoption};
+use server::actions::folders::{self, adoption, limits};
 
 use super::ApiContext;
 use super::authentication::ApiCaller;
@@ -49,6 +49,16 @@ pub(super) async fn change(
 ) -> ApiResult {
     let seen = responses::must_match(&headers)?;
     let changed = folders::change(&api.server, &caller, &id, sent.value, seen).await?;
+    responses::changed(&changed, changed.generation)
+}
+
+pub(super) async fn limit(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    sent: JsonBody<FolderLimitBody>,
+) -> ApiResult {
+    let changed = limits::set(&api.server, &caller, &id, sent.value).await?;
     responses::changed(&changed, changed.generation)
 }
 

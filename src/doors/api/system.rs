@@ -439,6 +439,11 @@ pub(super) async fn metrics(
         &|volume| volume.used,
     );
     volumes(
+        "volume_free_bytes",
+        "What users may still write on the volume; absent where unknown",
+        &|volume| volume.free,
+    );
+    volumes(
         "volume_bytes",
         "Size of the volume; absent where unknown",
         &|volume| volume.total,

@@ -25,7 +25,7 @@ use crate::doors::body::BodyPieces;
 use crate::doors::problem::ProblemResponse;
 
 const VERSION: &str = "1.0.0";
-/// One piece on its way to disk. Higher: more memory an upload. Lower: more flushes of the disk.
+/// One piece on its way to disk. Higher: more memory an upload. Lower: more turns of a thread.
 const PIECE: usize = 4 << 20;
 
 /// What this server knows of the protocol.
@@ -99,15 +99,18 @@ async fn take(
     body: Body,
 ) -> Result<UploadView, ProblemResponse> {
     let mut pieces = BodyPieces::of(body, lease(&api.server, caller), PIECE);
-    let (mut at, mut latest) = (offset, None);
+    let mut at = offset;
+    let mut has_come = false;
     while let Some(piece) = pieces.piece().await? {
         let upload = uploads::append(&api.server, caller, id, at, piece).await?;
         at = upload.offset;
-        latest = Some(upload);
+        has_come = true;
     }
-    match latest {
-        Some(upload) if !pieces.is_broken() => Ok(upload),
-        _ => Err(ProblemResponse::from(refusals::upload_cut_off())),
+    // An acknowledged offset survives a power cut: to be told of it waits for the disk.
+    let upload = uploads::head(&api.server, caller, id).await?;
+    match has_come && !pieces.is_broken() {
+        true => Ok(upload),
+        false => Err(ProblemResponse::from(refusals::upload_cut_off())),
     }
 }
 

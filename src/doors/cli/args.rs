@@ -2640,6 +2640,21 @@ pub enum FolderCommand {
         #[arg(value_name = "RIGHT", value_parser = ["ro", "rw"])]
         right: String,
     },
+    /// Give a folder a limit of its own, or take it
+    #[command(after_help = "Examples:\n  \
+        fardel folder limit data 20g\n  \
+        fardel folder limit data none\n\n\
+        It is a part of your limit; one that an administrator gives comes on top.\n\
+        Where limits are held its files move first, and no session may mount it\n\
+        meanwhile: its state is transferring until then.")]
+    Limit {
+        /// Its name, OWNER/NAME, or id
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        /// A size such as 20g; none: it counts on the limit of its owner
+        #[arg(value_name = "SIZE")]
+        size: String,
+    },
     /// Make an own copy of a folder whose files you may read
     #[command(after_help = "Examples:\n  \
         fardel folder clone kim/data data\n  \

@@ -397,8 +397,8 @@ fn told(notice: &NoticeView) -> String {
             None => "budget is nearly used".to_owned(),
         },
         (NoticeWord::StorageWarned, _) => match &notice.message {
-            Some(used) => format!("your folders take {used} of their limit"),
-            None => "your folders take nearly all of their limit".to_owned(),
+            Some(used) => format!("folders take {used} of their limit"),
+            None => "folders take nearly all of their limit".to_owned(),
         },
         (NoticeWord::LimitRaised, _) => match &notice.message {
             Some(limits) => format!("your limits are raised: {limits}"),
@@ -580,6 +580,7 @@ pub(super) const FOLDERS: &[Column<FolderView>] = &[
     column("STATE", 0, |r, _| r.state.word().to_owned()),
     column("SIZE", 0, |r, _| bytes(r.bytes.map(Bytes))),
     column("FILES", 1, |r, _| maybe(r.entries)),
+    column("LIMIT", 2, |r, _| bytes(r.limit.map(Bytes))),
     column("COUNTED", 2, |r, _| maybe(r.counted_at.as_ref())),
     column("USED", 2, |r, _| maybe(r.used_at.as_ref())),
     column("PURGED", 1, |r, _| maybe(r.purge_at.as_ref())),

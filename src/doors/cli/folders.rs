@@ -3,6 +3,7 @@
 use api::folders::{FolderShareView, FolderTransferView, FolderView};
 use api::operations::OperationView;
 use hyper::Method;
+use rules::units::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::answer::Answer;
@@ -131,6 +132,16 @@ pub(super) async fn folder(
         }
         FolderCommand::Members { folder, right } => {
             change(client, view, &folder, &json!({"members": right})).await?;
+        }
+        FolderCommand::Limit { folder, size } => {
+            let bytes = match size.as_str() {
+                "none" => None,
+                size => Some(Bytes::parse(size)?),
+            };
+            let path = format!("{}/limit", path(&folder));
+            let extra = Extra::json(&json!({"bytes": bytes}));
+            let changed = client.call(Method::PUT, &path, extra).await?;
+            print(&view.one(&changed.json()?, columns::FOLDERS)?);
         }
         FolderCommand::Clone {
             folder,

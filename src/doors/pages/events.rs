@@ -663,6 +663,8 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "folder.trashed" => t.events_folder_trashed(),
         "folder.restored" => t.events_folder_restored(),
         "folder.purged" => t.events_folder_purged(),
+        "folder.trash-gave-way" => t.events_folder_trash_gave_way(),
+        "folder.limit-set" => t.events_folder_limit_set(),
         "folder.shared" => t.events_folder_shared(),
         "folder.unshared" => t.events_folder_unshared(),
         "folder.share-accepted" => t.events_folder_share_accepted(),

@@ -1,8 +1,9 @@
-//! `/folders/{id}/owner`: a form for an own copy of a folder, one for another owner of it, and what members of its project may
-//! do; and what is answered to a folder that its owner gives away. Decides nothing.
+//! `/folders/{id}/owner`: a form for an own copy of a folder, one for another owner of it, what members of its project may do,
+//! and what it may take by itself; and what is answered to a folder that its owner gives away. Decides nothing.
 
 use api::folders::{
-    FolderOwnerKind, FolderPatchBody, FolderTransferView, NewFolderCopyBody, NewFolderTransferBody,
+    FolderLimitBody, FolderOwnerKind, FolderPatchBody, FolderTransferView, NewFolderCopyBody,
+    NewFolderTransferBody,
 };
 use askama::Template;
 use axum::Router;
@@ -13,10 +14,11 @@ use axum::routing::{get, post};
 use rules::folder::{FolderKind, FolderState, MountAccess};
 use rules::names::OperationId;
 use rules::refusal::Refusal;
+use rules::units::Bytes;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::folders::{self, copies, transfers};
+use server::actions::folders::{self, copies, limits, transfers};
 use server::actions::operations;
 
 use super::authentication::PageCaller;
@@ -45,9 +47,14 @@ pub struct FolderOwnerPage {
     pub offered: String,
     /// What members of its project may do; empty where a user owns it.
     pub members: Vec<Choice>,
+    /// The user who looks may give it a limit of its own.
+    pub limits: bool,
+    /// That limit comes on top of that of its owner.
+    pub adds: bool,
     /// Names of projects that the user who looks leads.
     pub projects: Vec<String>,
-    /// As they were typed or chosen.
+    /// As they were typed or chosen; of the limit, as it is.
+    pub limit: String,
     pub name: String,
     pub of: String,
     pub user: String,
@@ -59,6 +66,7 @@ pub(super) fn router() -> Router<PagesContext> {
         .route("/folders/{id}/owner", get(show))
         .route("/folders/{id}/clone", post(copy))
         .route("/folders/{id}/members", post(members))
+        .route("/folders/{id}/limit", post(limit))
         .route("/folders/{id}/transfer", post(offer))
         .route("/folders/{id}/withdraw", post(withdraw))
         .route("/folder-transfers/{id}/accept", post(accept))
@@ -75,6 +83,8 @@ struct FolderOwnerForm {
     user: String,
     project: String,
     members: String,
+    /// None: not typed.
+    limit: Option<String>,
 }
 
 async fn show(
@@ -106,6 +116,8 @@ async fn read(
         false => None,
     };
     let members = folder.members.filter(|_| owns);
+    let adds = limits::adds(caller);
+    let held = folder.limit.map(|bytes| Bytes(bytes).to_string());
     Ok(FolderOwnerPage {
         t,
         f: layout(console, visit, caller, Nav::Folders),
@@ -122,7 +134,10 @@ async fn read(
                 .map(|access| Choice::new(access.word(), access_words(t, access), access == held))
                 .into()
         }),
+        limits: (folder.owned || adds) && is_ready && folder.volume.is_none(),
+        adds,
         projects: folders::led_projects(server, caller).await?,
+        limit: typed.limit.or(held).unwrap_or_default(),
         name: typed.name,
         of: typed.of,
         user: typed.user,
@@ -247,6 +262,40 @@ async fn members(
     match folders::change(&console.server, &caller, &id, patch, None).await {
         Ok(_) => responses::see(&owner_of(&id)),
         Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// `POST /folders/{id}/limit`
+async fn limit(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<FolderOwnerForm>,
+) -> Response {
+    let typed = sent.limit.as_deref().map_or("", str::trim);
+    let bytes = match typed {
+        "" => Ok(None),
+        typed => Bytes::parse(typed).map(Some),
+    };
+    let set = match bytes {
+        Ok(bytes) => {
+            let asked = FolderLimitBody {
+                bytes: bytes.map(|bytes| bytes.0),
+            };
+            limits::set(&console.server, &caller, &id, asked).await
+        }
+        Err(refusal) => Err(refusal.at("/limit").into()),
+    };
+    match set {
+        Ok(folder) if folder.state == FolderState::Ready => responses::see(&owner_of(&id)),
+        Ok(_) => responses::see(PATH),
+        Err(Failure::Refusal(refusal)) => {
+            let refusal = refusal.at("/limit");
+            let at = (id.as_str(), "limit", "limit");
+            refused(&console, visit, &caller, at, sent, &refusal).await
+        }
+        Err(fault) => failed(&console, &visit, &caller, &fault),
     }
 }
 

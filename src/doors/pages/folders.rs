@@ -353,7 +353,13 @@ fn row(
             FolderKind::General => String::new(),
         },
         volume: folder.volume.clone().unwrap_or_default(),
-        size: folder.bytes.map_or_else(String::new, components::size),
+        size: match (folder.bytes, folder.limit) {
+            (None, _) => String::new(),
+            (Some(bytes), None) => components::size(bytes),
+            (Some(bytes), Some(limit)) => {
+                format!("{} / {}", components::size(bytes), components::size(limit))
+            }
+        },
         entries: folder
             .entries
             .map_or_else(String::new, |count| count.to_string()),

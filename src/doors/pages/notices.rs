@@ -263,7 +263,8 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             _ => None,
         },
         name: match (&notice.about, &notice.name) {
-            (NoticeKind::StorageWarned(_), _) => t.folders_own().to_owned(),
+            (NoticeKind::StorageWarned(_), None) => t.folders_own().to_owned(),
+            (NoticeKind::StorageWarned(_), Some(project)) => t.folder_owner_of_project(project),
             (NoticeKind::LimitRaised(..), _) => t.users_limits().to_owned(),
             (_, Some(name)) => name.clone(),
             (_, None) => t.notices_deleted().to_owned(),

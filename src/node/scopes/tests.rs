@@ -307,6 +307,51 @@ fn a_full_scope_refuses_uploads_by_name_and_its_files_are_removed() {
     assert_eq!(upload(1), None, "there is room");
 }
 
+/// `df` on a folder with a limit of its own shows that one, and a full one leaves the owner's other folders their room.
+#[test]
+fn a_folder_with_a_limit_of_its_own_fills_that_alone() {
+    const NAME: &str = "a_folder_with_a_limit_of_its_own_fills_that_alone";
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let keeper: Arc<dyn ScopeKeeper> = Arc::clone(&ground.scopes) as _;
+    let folders = FolderStore::limited(ground.directory.path(), keeper).expect("a store");
+    let of_owner = FolderLimit {
+        owner: KIM.into(),
+        bytes: LIMIT,
+    };
+    let [bounded, other] = [1, 2].map(|number| FolderId(Uuid::from_u128(number)));
+    for id in [bounded, other] {
+        folders.create(id, false, Some(of_owner)).expect("made");
+    }
+    let own = FolderLimit {
+        owner: bounded.into(),
+        bytes: MIN_FOLDER_BYTES,
+    };
+    let place = |id| mounted_directory(ground.directory.path(), id);
+    fs::write(place(bounded).join("first"), vec![1; 8 << 20]).expect("written");
+    folders
+        .rehome(bounded, of_owner.owner, own, &mut |_| Ok(()))
+        .expect("moved");
+    assert!(place(bounded).join("first").is_file());
+    let scope = ScopePlace::of(ground.directory.path(), bounded);
+    let size = shown_size(&scope);
+    assert!(size <= MIN_FOLDER_BYTES.0, "{size}");
+    let written = fill(&place(bounded).join("all"));
+    assert!(written < MIN_FOLDER_BYTES.0 - (8 << 20), "{written}");
+    fs::write(place(other).join("mine"), vec![1; 32 << 20]).expect("there is room");
+    let larger = Bytes(MIN_FOLDER_BYTES.0 * 2);
+    ground.scopes.hold_to(&scope, larger).expect("it grows");
+    fs::write(place(bounded).join("more"), vec![1; 16 << 20]).expect("there is room again");
+    let back = folders.rehome(bounded, own.owner, of_owner, &mut |_| Ok(()));
+    let refused = back.expect_err("it does not fit any more");
+    assert_eq!(refused.code(), Some("quota.exceeded"));
+    folders
+        .give_up_rehome(bounded, own.owner, of_owner.owner)
+        .expect("nothing half-made stays");
+    assert!(place(bounded).join("more").is_file());
+}
+
 /// What a session removes is given back to the disk: a scope takes what lies in it.
 #[test]
 fn what_is_removed_from_a_scope_is_given_back_to_the_disk() {

@@ -30,6 +30,7 @@ fn folder() -> Folder {
         used_at: None,
         trashed_at: None,
         counted: None,
+        own_limit: None,
         generation: 1,
     }
 }

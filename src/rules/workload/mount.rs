@@ -143,6 +143,7 @@ impl RequestedMount {
             subpath: subpath.to_owned(),
             at,
             read_only: self.read_only,
+            over_limit: false,
         })
     }
 }
@@ -193,6 +194,16 @@ pub struct FolderMount {
     /// Absolute.
     pub at: String,
     pub read_only: bool,
+    /// Read-only at this start, since what counts on the folder's limit took more than that: on a machine that holds no limit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub over_limit: bool,
+}
+
+impl FolderMount {
+    /// Whether the session only reads it.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only || self.over_limit
+    }
 }
 
 impl fmt::Display for FolderMount {

@@ -22,13 +22,13 @@ use rules::permissions::{Permission, Subject, reach};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::Session;
-use rules::storage::{StorageLevel, level};
+use rules::storage::{StorageEnforcement, StorageLevel, level};
 use rules::tenancy::{ProjectId, TenantState};
 use rules::units::Timestamp;
 use store::folders::{FolderLimit, FolderStore, is_full};
 use store::volumes::{VolumeShelf, refusal_of};
 
-use super::storage::folder_limit;
+use super::storage::{enforcement, folder_limit, is_over};
 use super::volumes::{chosen, on_volume, still_admits};
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::Caller;
@@ -42,6 +42,7 @@ pub mod adoption;
 pub mod browsing;
 pub mod copies;
 pub mod files;
+pub mod limits;
 pub mod notebook;
 pub mod sharing;
 pub mod transfers;
@@ -375,6 +376,35 @@ pub(super) async fn first_home(
     Ok(Some(home))
 }
 
+/// Has a session that begins mount read-only what is over its limit, on a machine that holds no limit. Costs a visit of each
+/// folder of the owners.
+pub(super) fn hold_back(
+    view: &ReadTransaction<'_>,
+    mounts: &mut [FolderMount],
+    enforcement: StorageEnforcement,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    for mount in mounts {
+        let found = view.folder(mount.folder)?;
+        mount.over_limit = match found {
+            Some(found) if !enforcement.is_enforced() => is_over(view, &found.folder, now)?,
+            _ => false,
+        };
+    }
+    Ok(())
+}
+
+/// How limits of a session are held; nothing is tried out for one that has none, as if all were held.
+pub(super) async fn enforcement_for(
+    server: &Server,
+    is_limited: bool,
+) -> Result<StorageEnforcement, Failure> {
+    match is_limited {
+        true => enforcement(server).await,
+        false => Ok(StorageEnforcement::Native),
+    }
+}
+
 /// What a launch of `subject` mounts; read-only where a share gives no more. `home`: the id that a home folder has once this
 /// launch has made it.
 ///
@@ -500,10 +530,14 @@ pub(super) fn forget_unused(server: &Server, made: Option<FolderId>) {
 }
 
 /// Refuses to start a session again whose folders are not all ready, and its owner's or shared with them. Those that are
-/// shared read-only by now it mounts read-only from now on.
+/// shared read-only by now it mounts read-only from now on, and those over their limit for this start.
 ///
 /// Errors: `folder.in-trash`, `folder.transferring`, `folder.not-found`.
-pub(super) fn refuse_gone(rows: &Rows<'_>, session: &mut Session) -> Result<(), Failure> {
+pub(super) fn refuse_gone(
+    rows: &Rows<'_>,
+    session: &mut Session,
+    enforcement: StorageEnforcement,
+) -> Result<(), Failure> {
     for mount in &mut session.mounts {
         let found = rows.folder(mount.folder)?.map(|found| found.folder);
         let folder = found.ok_or_else(refusals::folder_not_found)?;
@@ -512,7 +546,7 @@ pub(super) fn refuse_gone(rows: &Rows<'_>, session: &mut Session) -> Result<(), 
         refuse_unready(&folder)?;
         mount.read_only |= right == FolderRight::Ro;
     }
-    Ok(())
+    hold_back(rows, &mut session.mounts, enforcement, rows.now)
 }
 
 /// The right of a subject to the files of a folder; None where they have none, and where they do not see it.
@@ -754,6 +788,7 @@ fn drafted(server: &Server, subject: &Subject, name: FolderName, kind: FolderKin
         used_at: None,
         trashed_at: None,
         counted: None,
+        own_limit: None,
         generation: 1,
     }
 }
@@ -823,7 +858,7 @@ async fn make_directory(server: &Server, folder: &Folder) -> Result<(), Failure>
         })?;
     let (server, id) = (server.clone(), folder.id);
     let limit = FolderLimit {
-        owner: folder.owner,
+        owner: folder.owner.into(),
         bytes,
     };
     let is_home = folder.kind == FolderKind::Home;

@@ -5,13 +5,16 @@
 use std::collections::BTreeSet;
 
 use api::notices::{NoticeTopic, NoticeView, NoticeWord};
+use rules::folder_rights::leads;
+use rules::grants::GrantScope;
 use rules::idleness::{self, IdleAction};
-use rules::names::{BudgetId, SessionId, UserId};
+use rules::names::{BudgetId, SessionId};
 use rules::permissions::{Permission, own, reach};
 use rules::quota::PolicyLimits;
 use rules::reason::Reason;
 use rules::session::Outcome;
 use rules::storage::{StorageLevel, percent};
+use rules::tenancy::ProjectId;
 use rules::units::Timestamp;
 
 use super::allowed;
@@ -114,7 +117,8 @@ pub enum NoticeKind {
     CourseMessage(String),
     /// So many percent of it are used.
     BudgetWarned(BudgetId, u64),
-    /// So many percent of what the reader's folders may take are used.
+    /// So many percent of what the reader's folders may take are used, or of what those of a project may that the reader leads:
+    /// then it has the project's name.
     StorageWarned(u64),
     /// These limits of the reader's are raised until then. It stands in the console alone.
     LimitRaised(PolicyLimits, Timestamp),
@@ -160,8 +164,8 @@ pub(crate) fn of(
     let mut all: Vec<OwnNotice> = asked.map(|one| request(one, read_at)).collect();
     let warned = warned_budgets(view, caller, now)?.into_iter();
     all.extend(warned.map(|(row, event)| nearly_used(row, event, read_at)));
-    let storage = storage_warning(view, user)?;
-    all.extend(storage.map(|warning| nearly_full(&warning, read_at)));
+    let storage = storage_warnings(view, caller)?.into_iter();
+    all.extend(storage.map(|warned| nearly_full(warned, read_at)));
     let raised = view.allowances_to(user, MAX_SHOWN)?.into_iter();
     all.extend(raised.map(|row| {
         let unread = is_news(&row, caller, read_at);
@@ -206,13 +210,46 @@ fn warned_budgets(
     Ok(all)
 }
 
-/// What the caller is told of their folders: nothing while there is room.
-fn storage_warning(
+/// A limit of folders that is near, of the reader or of a project that they lead.
+struct WarnedFolders {
+    /// Id and name of the project; None for the reader's own folders.
+    project: Option<(ProjectId, String)>,
+    warning: StorageWarning,
+}
+
+/// What the caller is told of their folders and those of projects that they lead: nothing while there is room. Costs two steps
+/// of indexes for each of these projects.
+fn storage_warnings(
     view: &ReadTransaction<'_>,
-    user: UserId,
-) -> Result<Option<StorageWarning>, Failure> {
-    let known = view.storage_of(user)?;
-    Ok(known.filter(|warning| warning.level > StorageLevel::Free))
+    caller: &Caller,
+) -> Result<Vec<WarnedFolders>, Failure> {
+    let is_near = |warning: &StorageWarning| warning.level > StorageLevel::Free;
+    let own = view.storage_of(caller.subject.user)?.filter(is_near);
+    let mut all: Vec<WarnedFolders> = own
+        .into_iter()
+        .map(|warning| WarnedFolders {
+            project: None,
+            warning,
+        })
+        .collect();
+    let grants = &caller.subject.grants;
+    let projects = grants.iter().filter_map(|grant| match grant.scope {
+        GrantScope::Project(project) => Some(project),
+        GrantScope::Site | GrantScope::Domain(_) => None,
+    });
+    let led: BTreeSet<ProjectId> = projects.filter(|project| leads(grants, *project)).collect();
+    for project in led {
+        let Some(warning) = view.storage_of(project)?.filter(is_near) else {
+            continue;
+        };
+        if let Some(found) = view.project(project)? {
+            all.push(WarnedFolders {
+                project: Some((project, found.name.to_string())),
+                warning,
+            });
+        }
+    }
+    Ok(all)
 }
 
 /// Nodes in maintenance on which a session of the caller runs, and those of groups that they see where one waits: of others
@@ -309,8 +346,9 @@ pub fn unread(server: &Server, caller: &Caller) -> u64 {
         let warned = warned_budgets(view, caller, now)?;
         let warned = warned.iter().filter(|(_, event)| event.at > read_at);
         let warned = warned.count() as u64;
-        let storage = storage_warning(view, user)?;
-        let storage = u64::from(storage.is_some_and(|warning| warning.since > read_at));
+        let storage = storage_warnings(view, caller)?;
+        let storage = storage.iter().filter(|one| one.warning.since > read_at);
+        let storage = storage.count() as u64;
         let raised = view.allowances_to(user, MAX_COUNTED)?;
         let raised = raised.iter().filter(|row| is_news(row, caller, read_at));
         let raised = raised.count() as u64;
@@ -406,20 +444,25 @@ fn nearly_used(row: BudgetRecord, event: EventRow, read_at: Timestamp) -> OwnNot
     }
 }
 
-/// Names a limit of folders that came near among the notices of their owner.
-pub(crate) fn storage_key(warning: &StorageWarning) -> String {
-    format!("storage {} {}", warning.level.word(), warning.since)
+/// Names a limit of folders that came near among the notices of their owner, or of who leads the project that is.
+pub(crate) fn storage_key(project: Option<ProjectId>, warning: &StorageWarning) -> String {
+    let (level, since) = (warning.level.word(), warning.since);
+    match project {
+        None => format!("storage {level} {since}"),
+        Some(project) => format!("storage {project} {level} {since}"),
+    }
 }
 
 /// It is told while the limit is near; it is new until the reader read it, and again once it is nearer.
-fn nearly_full(warning: &StorageWarning, read_at: Timestamp) -> OwnNotice {
+fn nearly_full(warned: WarnedFolders, read_at: Timestamp) -> OwnNotice {
+    let WarnedFolders { project, warning } = warned;
     OwnNotice {
-        key: storage_key(warning),
+        key: storage_key(project.as_ref().map(|(id, _)| *id), &warning),
         event: None,
         at: warning.since,
         about: NoticeKind::StorageWarned(percent(warning.taken.used, warning.taken.limit)),
         session: None,
-        name: None,
+        name: project.map(|(_, name)| name),
         unread: warning.since > read_at,
     }
 }

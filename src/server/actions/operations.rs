@@ -8,7 +8,7 @@ use rules::refusals;
 use super::allowed;
 use crate::access::Caller;
 use crate::catalog::Lane;
-use crate::catalog::job_kinds::{FOLDER_CLONE, FOLDER_TRANSFER, SESSION_COMMIT};
+use crate::catalog::job_kinds::{FOLDER_CLONE, FOLDER_LIMIT, FOLDER_TRANSFER, SESSION_COMMIT};
 use crate::catalog::jobs::OperationRow;
 use crate::{Failure, Server, ServerFault};
 
@@ -84,7 +84,7 @@ fn is_own_work(server: &Server, caller: &Caller, id: OperationId) -> bool {
     };
     let permission = match found.kind.as_str() {
         SESSION_COMMIT => Permission::ImagesWrite,
-        FOLDER_CLONE | FOLDER_TRANSFER => Permission::SessionsWrite,
+        FOLDER_CLONE | FOLDER_LIMIT | FOLDER_TRANSFER => Permission::SessionsWrite,
         _ => return false,
     };
     found.user == caller.subject.user && caller.subject.token_allows(permission).is_ok()

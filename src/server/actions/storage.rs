@@ -3,20 +3,23 @@
 
 use api::folders::FolderOwnerView;
 use api::storage::StorageView;
-use rules::folder::FolderOwner;
-use rules::names::UserId;
+use rules::folder::{Folder, FolderOwner, FolderUse, ScopeOwner};
+use rules::names::{FolderId, UserId};
 use rules::permissions::{Permission, reach};
 use rules::quota::PolicyLevel;
 use rules::refusals;
-use rules::storage::{StorageEnforcement, StorageUse, limit_of};
+use rules::storage::{MIN_FOLDER_BYTES, StorageEnforcement, StorageUse, limit_of};
 use rules::tenancy::{DomainId, ProjectId};
 use rules::units::{Bytes, Timestamp};
+use store::folders::FolderStore;
+use store::folders::counted::CountedScope;
 use uuid::Uuid;
 
 use super::{allowed, somewhere};
 use crate::access::Caller;
-use crate::catalog::ReadTransaction;
+use crate::appliance::lazy_stores::folder_failure;
 use crate::catalog::policies::PolicySubjects;
+use crate::catalog::{Lane, ReadTransaction};
 use crate::{Failure, Server, ServerFault};
 
 /// What the folders of each user and each project take who has some and whom the caller may see, by name.
@@ -56,21 +59,51 @@ pub async fn own(server: &Server, caller: &Caller) -> Result<StorageView, Failur
         .read("show what folders take", move |view| {
             let limit = folder_limit(view, user, domain, now)?;
             // Those on volumes are held to no limit, and take none of it.
-            let own = view.folders_of(user)?.into_iter();
-            let own = own.filter(|one| one.folder.volume.is_none());
-            let counted = own.filter_map(|one| one.folder.counted);
-            let counted: u64 = counted.map(|one| one.bytes).sum();
+            let counted = counted(view, user.into())?;
             let kept = view.storage_of(user)?.map(|warning| warning.taken);
             let taken = seen.or(kept);
-            let known = (Bytes(counted), limit);
+            let known = (counted, limit);
             Ok(StorageView::new(owner, enforcement, taken, known))
         })
         .await
 }
 
+/// Names of one folder that are counted. Higher: a count takes long. Lower: more folders are shown as smaller than they are.
+pub(crate) const MAX_COUNTED: u64 = 2_000_000;
+
+/// What the folders of an owner may take together that have no limit of their own: what all may, without what is set aside for
+/// those that have. Costs one range of an index more than `whole_limit`.
+pub(crate) fn folder_limit(
+    view: &ReadTransaction<'_>,
+    owner: impl Into<FolderOwner>,
+    domain: DomainId,
+    now: Timestamp,
+) -> Result<Bytes, Failure> {
+    let owner = owner.into();
+    let whole = whole_limit(view, owner, domain, now)?;
+    let aside = view.set_aside(owner)?;
+    // A policy may have become stricter since.
+    Ok(Bytes(whole.0.saturating_sub(aside.0)).max(MIN_FOLDER_BYTES))
+}
+
+/// What all that counts on the limit of a folder may take. A part of its owner's limit is never more than that one is by now.
+/// Costs what `folder_limit` does.
+pub(crate) fn limit_on(
+    view: &ReadTransaction<'_>,
+    folder: &Folder,
+    now: Timestamp,
+) -> Result<Bytes, Failure> {
+    let (owner, domain) = (folder.owner, folder.domain);
+    match folder.own_limit {
+        None => folder_limit(view, owner, domain, now),
+        Some(own) if own.is_on_top => Ok(own.bytes),
+        Some(own) => Ok(own.bytes.min(whole_limit(view, owner, domain, now)?)),
+    }
+}
+
 /// What all folders of an owner may take together: the strictest of the policies that are attached to them, with their
 /// allowances. What bounds each member of a project says nothing of the project's own. Costs a few steps of indexes.
-pub(crate) fn folder_limit(
+pub(crate) fn whole_limit(
     view: &ReadTransaction<'_>,
     owner: impl Into<FolderOwner>,
     domain: DomainId,
@@ -118,18 +151,113 @@ pub(crate) fn refuse_beyond(
     let limit = folder_limit(view, owner, domain, now)?;
     let used = match view.storage_of(owner)? {
         Some(known) => known.taken.used.0,
-        None => {
-            let all = view.folders_of(owner)?.into_iter();
-            let all = all.filter(|one| one.folder.volume.is_none());
-            all.filter_map(|one| one.folder.counted)
-                .map(|counted| counted.bytes)
-                .sum::<u64>()
-        }
+        None => counted(view, owner)?.0,
     };
     match used.saturating_add(bytes) > limit.0 {
         true => Err(refusals::quota_exceeded(Bytes(used), limit).into()),
         false => Ok(()),
     }
+}
+
+/// The sum of what was counted last of each folder of an owner that counts on their limit: none on a volume does, and none with
+/// a limit of its own.
+fn counted(view: &ReadTransaction<'_>, owner: FolderOwner) -> Result<Bytes, Failure> {
+    let all = view.folders_of(owner)?.into_iter().map(|one| one.folder);
+    let all = all.filter(|one| one.volume.is_none() && one.own_limit.is_none());
+    let counted = all.filter_map(|one| one.counted);
+    Ok(Bytes(counted.map(|counted| counted.bytes).sum()))
+}
+
+/// What was counted of all that counts on the limit of a folder. Costs a visit of each folder of its owner.
+fn counted_use(
+    view: &ReadTransaction<'_>,
+    folder: &Folder,
+    now: Timestamp,
+) -> Result<CountedScope, Failure> {
+    let owner = folder.limited_by();
+    let limit = limit_on(view, folder, now)?;
+    let all = match owner {
+        ScopeOwner::Folder(id) => view.folder(id)?.into_iter().collect(),
+        ScopeOwner::Owner(owner) => view.folders_of(owner)?,
+    };
+    let all = all.into_iter().map(|found| found.folder);
+    let own: Vec<Folder> = all
+        .filter(|one| one.volume.is_none() && one.limited_by() == owner)
+        .collect();
+    let bytes = own.iter().filter_map(|one| one.counted);
+    Ok(CountedScope {
+        owner,
+        limit,
+        used: Bytes(bytes.map(|counted| counted.bytes).sum()),
+        counts: own
+            .iter()
+            .map(|one| (one.id, one.counted.map(|counted| counted.at)))
+            .collect(),
+    })
+}
+
+/// Lets the store know what is counted against the limit of a folder, where nothing else holds it: what is written there through
+/// this server is held to it. Blocks where it is tried out first how limits are held.
+pub(crate) fn tell_counted(
+    server: &Server,
+    store: &FolderStore,
+    folder: &Folder,
+) -> Result<(), Failure> {
+    if folder.volume.is_some() || store.keeper().enforcement().is_enforced() {
+        return Ok(());
+    }
+    let now = server.clock().now();
+    let told = server
+        .catalog()
+        .read_now("look what was counted of folders", |view| {
+            counted_use(view, folder, now)
+        })?;
+    store.tell_counted(told);
+    Ok(())
+}
+
+/// Whether the folders that count on the limit of this one take more than it, as far as they were counted: on a machine that
+/// holds no limit.
+pub(crate) fn is_over(
+    view: &ReadTransaction<'_>,
+    folder: &Folder,
+    now: Timestamp,
+) -> Result<bool, Failure> {
+    if folder.volume.is_some() {
+        return Ok(false);
+    }
+    let counted = counted_use(view, folder, now)?;
+    Ok(counted.used > counted.limit)
+}
+
+/// Counts a folder whose files were just removed, where nothing but the count stands for its limit: its owner is not kept waiting
+/// for the next look. Costs a visit of each of its files.
+pub(crate) async fn count_again(server: &Server, id: FolderId) -> Result<(), Failure> {
+    let at = server.clock().now();
+    let measuring = server.clone();
+    let size = tokio::task::spawn_blocking(move || {
+        let store = measuring.folders()?;
+        if store.keeper().enforcement().is_enforced() || !store.has(id) {
+            return Ok(None);
+        }
+        let size = store.measure(id, MAX_COUNTED).map_err(folder_failure)?;
+        Ok::<_, Failure>(Some(size))
+    });
+    let size = size
+        .await
+        .map_err(|error| ServerFault::new("count a folder", error))??;
+    let Some(size) = size else { return Ok(()) };
+    let counted = FolderUse {
+        bytes: size.bytes,
+        entries: size.entries,
+        at,
+    };
+    server
+        .catalog()
+        .write_of_server(Lane::Loops, "keep the size of a folder", move |rows| {
+            rows.note_folder_size(id, counted)
+        })
+        .await
 }
 
 /// How limits are held on the server's machine. The first answer of a server may take a moment: it is tried out.

@@ -242,6 +242,8 @@ pub struct VolumeMetrics {
     pub is_ready: bool,
     /// None where it could not be asked.
     pub used: Option<u64>,
+    /// What users may still write.
+    pub free: Option<u64>,
     pub total: Option<u64>,
 }
 
@@ -417,6 +419,7 @@ pub async fn metrics(server: &Server, caller: &Caller) -> Result<Metrics, Failur
                                 .as_ref()
                                 .is_none_or(|sight| sight.state == VolumeState::Ready),
                             used: seen.map(|sight| sight.total.saturating_sub(sight.free)),
+                            free: seen.map(|sight| sight.free),
                             total: seen.map(|sight| sight.total),
                         }
                     })

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rules::folder::{
-    Folder, FolderKind, FolderName, FolderOwner, FolderState, FolderUse, MountAccess,
+    Folder, FolderKind, FolderName, FolderOwner, FolderState, FolderUse, MountAccess, OwnLimit,
 };
 use rules::names::{FolderId, UserId, VolumeId};
 use rules::permissions::Reach;
 use rules::tenancy::{DomainId, ProjectId, TenantState};
-use rules::units::Timestamp;
+use rules::units::{Bytes, Timestamp};
 use rusqlite::{OptionalExtension as _, Params, Row};
 
 use super::reach::{ReachedTable, condition};
@@ -77,6 +77,13 @@ fn folder_row(row: &Row<'_>) -> rusqlite::Result<FolderRecord> {
             counted: match (counted_at, bytes, entries) {
                 (Some(at), Some(bytes), Some(entries)) => Some(FolderUse { bytes, entries, at }),
                 _ => None,
+            },
+            own_limit: match value::unsigned_or_none(row, "own_limit")? {
+                Some(bytes) => Some(OwnLimit {
+                    bytes: Bytes(bytes),
+                    is_on_top: row.get("limit_on_top")?,
+                }),
+                None => None,
             },
             generation: value::unsigned(row, "generation")?,
         },
@@ -180,6 +187,37 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// The folders on the box's own disk that have a limit of their own. O(folders).
+    pub(crate) fn own_limits(&self) -> Result<Vec<Folder>, Failure> {
+        let all = self.folders_where("own_limit is not null and volume is null", ())?;
+        Ok(all.into_iter().map(|found| found.folder).collect())
+    }
+
+    /// The owners of folders that are on their way: what such an owner's folders take and may take does not fit together
+    /// meanwhile. O(folders).
+    pub(crate) fn owners_of_moving(&self) -> Result<BTreeSet<FolderOwner>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select distinct owner, project
+             from folder
+             where state = 'transferring'",
+        )?;
+        let rows = statement.query_map([], |row| owner(row, "owner", "project"))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// What an owner's folders with limits of their own have of the owner's limit together. Costs one range of an index.
+    pub(crate) fn set_aside(&self, owner: FolderOwner) -> Result<Bytes, Failure> {
+        let of_owner = of_owner(owner);
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select coalesce(sum(own_limit), 0) as bytes
+             from folder
+             where {of_owner} and own_limit is not null and limit_on_top = 0"
+        ))?;
+        let bytes =
+            statement.query_row([owner.id().as_bytes()], |row| value::unsigned(row, "bytes"))?;
+        Ok(Bytes(bytes))
+    }
+
     /// The folders that have to go: those being removed, and those in the trash since before `since`.
     pub(crate) fn folders_to_purge(&self, since: Timestamp) -> Result<Vec<FolderRecord>, Failure> {
         self.folders_where(
@@ -211,8 +249,9 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "insert into folder
-                     (id, owner, project, members, name, kind, state, created_at, generation, volume)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                     (id, owner, project, members, name, kind, state, created_at, generation, volume,
+                      own_limit, limit_on_top)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             )?
             .execute((
                 folder.id.0.as_bytes(),
@@ -225,18 +264,20 @@ impl Rows<'_> {
                 folder.created_at.as_millis(),
                 value::signed(folder.generation),
                 folder.volume.map(|volume| *volume.0.as_bytes()),
+                folder.own_limit.map(|limit| value::signed(limit.bytes.0)),
+                folder.own_limit.is_some_and(|limit| limit.is_on_top),
             ))?;
         Ok(())
     }
 
-    /// Writes owner, name and state, and what members may; raises the generation.
+    /// Writes owner, name, state and own limit, and what members may; raises the generation.
     pub(crate) fn put_folder(&self, folder: &Folder) -> Result<(), Failure> {
         let (owner, project) = columns(folder.owner);
         self.connection
             .prepare_cached(
                 "update folder
                  set name = ?2, state = ?3, trashed_at = ?4, owner = ?5, project = ?6, members = ?7,
-                     generation = generation + 1
+                     own_limit = ?8, limit_on_top = ?9, generation = generation + 1
                  where id = ?1",
             )?
             .execute((
@@ -247,6 +288,8 @@ impl Rows<'_> {
                 owner,
                 project,
                 folder.members.word(),
+                folder.own_limit.map(|limit| value::signed(limit.bytes.0)),
+                folder.own_limit.is_some_and(|limit| limit.is_on_top),
             ))?;
         Ok(())
     }

@@ -14,6 +14,8 @@ pub(crate) const SESSION_COMMIT: &str = "session.commit";
 pub(crate) const FOLDER_CLONE: &str = "folder.clone";
 /// Moves a folder to another owner.
 pub(crate) const FOLDER_TRANSFER: &str = "folder.transfer";
+/// Moves a folder to a limit of its own, or back to that of its owner.
+pub(crate) const FOLDER_LIMIT: &str = "folder.limit";
 /// The self-test of a GPU.
 pub(crate) const GPU_TEST: &str = "gpu.test";
 
@@ -71,6 +73,20 @@ pub(crate) struct FolderTransferInput {
     /// Whose it was, and whose it is to be, as `FolderOwner` is written.
     pub(crate) before: String,
     pub(crate) to: String,
+    /// What users read of the operation.
+    pub(crate) file: String,
+}
+
+/// What one change of a folder's limit works on, as its row keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FolderLimitInput {
+    pub(crate) folder: FolderId,
+    /// Bytes that it could take by itself; None: it counted on the limit of its owner's folders.
+    pub(crate) before: Option<u64>,
+    /// They came on top of that limit.
+    pub(crate) was_on_top: bool,
+    /// Bytes that it is to take by itself, as its row says.
+    pub(crate) bytes: Option<u64>,
     /// What users read of the operation.
     pub(crate) file: String,
 }

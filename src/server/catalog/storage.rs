@@ -4,7 +4,7 @@ use rules::folder::FolderOwner;
 use rules::names::UserId;
 use rules::permissions::Reach;
 use rules::storage::{StorageLevel, StorageUse};
-use rules::tenancy::DomainId;
+use rules::tenancy::{DomainId, ProjectId};
 use rules::units::{Bytes, Timestamp};
 use rusqlite::{OptionalExtension as _, Row};
 
@@ -21,7 +21,7 @@ pub(crate) struct OwnerStorage {
     pub(crate) owner: FolderOwner,
     pub(crate) owner_name: String,
     pub(crate) domain: DomainId,
-    /// The sum of what was counted of each folder last.
+    /// The sum of what was counted last of each folder without a limit of its own.
     pub(crate) counted: Bytes,
     /// What was seen of all of them together; None before the first look.
     pub(crate) taken: Option<StorageUse>,
@@ -32,7 +32,7 @@ pub(crate) struct OwnerStorage {
 pub(crate) struct OwnedFolders {
     pub(crate) owner: FolderOwner,
     pub(crate) domain: DomainId,
-    /// The sum of what was counted of each folder last.
+    /// The sum of what was counted last of each folder without a limit of its own.
     pub(crate) counted: Bytes,
     pub(crate) before: Option<StorageWarning>,
 }
@@ -86,8 +86,8 @@ impl ReadTransaction<'_> {
             "select folder.owner, folder.project,
                  coalesce(user.name, project.name) as owner_name,
                  coalesce(user.domain, project.domain) as domain,
-                 sum(case when folder.volume is null then coalesce(folder.bytes, 0) else 0 end)
-                     as counted,
+                 sum(case when folder.volume is null and folder.own_limit is null
+                     then coalesce(folder.bytes, 0) else 0 end) as counted,
                  storage.used, storage.max_bytes, storage.at
              from folder
              left join user on user.id = folder.owner
@@ -114,8 +114,8 @@ impl ReadTransaction<'_> {
         let mut statement = self.connection.prepare_cached(
             "select folder.owner, folder.project,
                  coalesce(user.domain, project.domain) as domain,
-                 sum(case when folder.volume is null then coalesce(folder.bytes, 0) else 0 end)
-                     as counted
+                 sum(case when folder.volume is null and folder.own_limit is null
+                     then coalesce(folder.bytes, 0) else 0 end) as counted
              from folder
              left join user on user.id = folder.owner
              left join project on project.id = folder.project
@@ -149,6 +149,24 @@ impl ReadTransaction<'_> {
         )?;
         let rows = statement.query_map([since.as_millis()], |row| {
             Ok((UserId(value::id(row, "owner")?), warning(row)?))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The leads of projects whose limit came near since a moment, or nearer. Costs one range of an index.
+    pub(crate) fn leads_warned_of_storage(
+        &self,
+        since: Timestamp,
+    ) -> Result<Vec<(UserId, ProjectId, StorageWarning)>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select membership.user as lead, storage.owner, used, max_bytes, at, level, level_since
+             from storage
+             join membership on membership.project = storage.owner and membership.role = 'lead'
+             where level <> 'free' and level_since >= ?1",
+        )?;
+        let rows = statement.query_map([since.as_millis()], |row| {
+            let project = ProjectId(value::id(row, "owner")?);
+            Ok((UserId(value::id(row, "lead")?), project, warning(row)?))
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
     }

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rules::folder::{Folder, FolderOwner, FolderState, MountAccess};
+use rules::folder::{Folder, FolderOwner, FolderState, MountAccess, ScopeOwner};
 use rules::folder_rights::leads;
 use rules::names::{FolderId, OperationId, UserId};
 use rules::refusal::Refusal;
@@ -36,7 +36,7 @@ const AT_ONCE: usize = 2;
 /// Between two looks at the rights of its user. Longer: who may no more gets more. Shorter: more reads.
 const RIGHTS_LOOK: Duration = Duration::from_secs(1);
 /// Names that are counted to tell how far a copy is. Higher: it begins later. Lower: its progress is less true.
-const MAX_COUNTED: u64 = 1_000_000;
+pub(super) const MAX_COUNTED: u64 = 1_000_000;
 /// How long a folder stands still before it is moved. Longer: a transfer ends later. Shorter: a change that was begun before
 /// may come behind the copy, and is lost.
 const STILL: Duration = Duration::from_secs(2);
@@ -162,12 +162,13 @@ impl JobKind for TransferJobs {
         let (before, to) = owners(&input)?;
         let (id, user) = (input.folder, job.row.user);
         let store = server.folders()?;
+        let former = former(&server, id, before)?;
         match self.has_moved(id, to) {
             // An earlier run got so far: there is no way back.
             true => store
-                .give_up_rehome(id, before, to)
+                .give_up_rehome(id, former, to.into())
                 .map_err(folder_failure)?,
-            false => move_files(&server, job, &store, id, (before, to))?,
+            false => move_files(&server, job, &store, id, (former, to))?,
         }
         Ok(Box::new(move |rows| {
             let name = hand_over(rows, user, id, to)?.name;
@@ -193,7 +194,10 @@ impl JobKind for TransferJobs {
         });
         let removed = read.map_err(Failure::from).and_then(|(id, before, to)| {
             let store = server.folders()?;
-            store.give_up_rehome(id, before, to).map_err(folder_failure)
+            let former = former(&server, id, before)?;
+            store
+                .give_up_rehome(id, former, to.into())
+                .map_err(folder_failure)
         });
         tell(removed);
     }
@@ -225,13 +229,25 @@ impl TransferJobs {
     }
 }
 
+/// The limit on which a folder counts before it is moved: its own, or that of its former owner.
+fn former(server: &Server, id: FolderId, before: FolderOwner) -> Result<ScopeOwner, Failure> {
+    let found = server
+        .catalog()
+        .read_now("look at a folder to transfer", |view| view.folder(id))?;
+    let own = found.is_some_and(|found| found.folder.own_limit.is_some());
+    match own {
+        true => Ok(ScopeOwner::Folder(id)),
+        false => Ok(ScopeOwner::Owner(before)),
+    }
+}
+
 /// Moves the files of a folder into the scope of its new owner, where limits are held.
 fn move_files(
     server: &Server,
     job: &RunningJob<'_>,
     store: &FolderStore,
     id: FolderId,
-    (before, to): (FolderOwner, FolderOwner),
+    (before, to): (ScopeOwner, FolderOwner),
 ) -> Result<(), JobFailure> {
     let user = job.row.user;
     stand_still(job)?;
@@ -250,14 +266,18 @@ fn move_files(
     let allowed =
         |view: &ReadTransaction<'_>| moving(view, user, to, id, now_of(server)).map(|_| ());
     let mut watch = watch(server, job, whole.bytes, &allowed);
-    let limit = FolderLimit { owner: to, bytes };
+    let limit = FolderLimit {
+        owner: to.into(),
+        bytes,
+    };
     store
         .rehome(id, before, limit, &mut watch)
         .map_err(folder_error)?;
     Ok(())
 }
 
-/// Writes that a folder is another owner's. What its former owner gave others ends: shares, and what members may do.
+/// Writes that a folder is another owner's. What its former owner gave others ends: shares, and what members may do. It counts on
+/// the new one's limit.
 fn hand_over(
     rows: &Rows<'_>,
     user: UserId,
@@ -269,6 +289,7 @@ fn hand_over(
     let mut after = Folder {
         owner: to,
         members: MountAccess::Ro,
+        own_limit: None,
         ..found.folder.clone()
     };
     arrive(rows, &mut after)?;
@@ -287,7 +308,7 @@ fn hand_over(
 }
 
 /// Makes a folder ready at its owner; it goes to the trash, as their other ones, where that one is gone.
-fn arrive(rows: &Rows<'_>, folder: &mut Folder) -> Result<(), Failure> {
+pub(super) fn arrive(rows: &Rows<'_>, folder: &mut Folder) -> Result<(), Failure> {
     let is_gone = match folder.owner {
         FolderOwner::User(user) => rows.user(user)?.is_none(),
         FolderOwner::Project(_) => false,
@@ -303,7 +324,7 @@ fn arrive(rows: &Rows<'_>, folder: &mut Folder) -> Result<(), Failure> {
     Ok(())
 }
 
-fn waits() -> JobProgress {
+pub(super) fn waits() -> JobProgress {
     JobProgress {
         step: "waiting".to_owned(),
         done: 0,
@@ -311,14 +332,14 @@ fn waits() -> JobProgress {
     }
 }
 
-fn tell(removed: Result<(), Failure>) {
+pub(super) fn tell(removed: Result<(), Failure>) {
     if let Err(failure) = removed {
         let error = base::observe::chain(&failure);
         tracing::warn!(%error, "a half-made copy of a folder stays on the disk");
     }
 }
 
-fn input<T: DeserializeOwned>(row: &OperationRow) -> Result<T, ServerFault> {
+pub(super) fn input<T: DeserializeOwned>(row: &OperationRow) -> Result<T, ServerFault> {
     serde_json::from_value(row.input.clone())
         .map_err(|error| ServerFault::new("read what to do with a folder", error))
 }
@@ -400,7 +421,7 @@ fn acts_for(
 }
 
 /// Waits for changes of files that were begun: no new one begins in a folder that is on its way.
-fn stand_still(job: &RunningJob<'_>) -> Result<(), JobFailure> {
+pub(super) fn stand_still(job: &RunningJob<'_>) -> Result<(), JobFailure> {
     let until = Instant::now() + STILL;
     while Instant::now() < until {
         if job.is_closing() {
@@ -415,7 +436,7 @@ fn stand_still(job: &RunningJob<'_>) -> Result<(), JobFailure> {
 }
 
 /// What a copy is told at each name and piece: how far it is, and whether it goes on.
-fn watch<'a>(
+pub(super) fn watch<'a>(
     server: &'a Server,
     job: &'a RunningJob<'a>,
     total: u64,

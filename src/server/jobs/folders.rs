@@ -16,6 +16,7 @@ use store::trees::Thrown;
 
 use crate::actions::astray_folders;
 use crate::actions::folders::note;
+use crate::actions::storage::{MAX_COUNTED, tell_counted};
 use crate::actions::volumes::on_volume;
 use crate::appliance::lazy_stores::folder_failure;
 use crate::catalog::Lane;
@@ -25,9 +26,6 @@ use crate::{Failure, Server, ServerFault};
 const LOOK: Duration = Duration::from_secs(3600);
 /// Before the first one, so that a server that is started often looks too, and one that just started serves first.
 const FIRST_LOOK: Duration = Duration::from_secs(600);
-/// Names of one folder that are counted. Higher: a look takes longer than the time to the next one. Lower: more folders are
-/// shown as smaller than they are.
-const MAX_COUNTED: u64 = 2_000_000;
 /// How long a directory without a row may be that of a folder that is just being made.
 const UNNAMED: Duration = Duration::from_secs(24 * 3600);
 /// Who did it, in the journal.
@@ -168,7 +166,12 @@ fn trashed_before(now: Timestamp) -> Timestamp {
     Timestamp::from_millis(now.as_millis().saturating_sub(kept))
 }
 
-async fn purge_one(server: &Server, id: FolderId, since: Timestamp) -> Result<(), Failure> {
+/// Removes one folder that lies in the trash since before `since`, or is being removed.
+pub(super) async fn purge_one(
+    server: &Server,
+    id: FolderId,
+    since: Timestamp,
+) -> Result<(), Failure> {
     let began = server
         .catalog()
         .write_of_server(Lane::Loops, "begin to purge a folder", move |rows| {
@@ -218,9 +221,12 @@ async fn purge_one(server: &Server, id: FolderId, since: Timestamp) -> Result<()
 }
 
 async fn count(server: &Server, mounted: &mut BTreeSet<FolderId>) -> Result<(), Failure> {
-    let due = server
+    let mut due = server
         .catalog()
         .read_now("look for folders to count", |view| view.folders_to_count())?;
+    // Uploads that were called off are no change of files, and stand against the limit all the same.
+    let written = server.folders()?.written();
+    due.extend(&written);
     let before = std::mem::replace(mounted, due.clone());
     for id in due.union(&before).copied() {
         let store: Arc<FolderStore> = server.folders()?;
@@ -255,6 +261,16 @@ async fn count(server: &Server, mounted: &mut BTreeSet<FolderId>) -> Result<(), 
                 rows.note_folder_size(id, counted)
             })
             .await?;
+        if !written.contains(&id) {
+            continue;
+        }
+        // Else it would be counted by each look until more is written.
+        let found = server
+            .catalog()
+            .read_now("look at a folder that was counted", |view| view.folder(id))?;
+        if let Some(found) = found {
+            tell_counted(server, &folders, &found.folder)?;
+        }
     }
     Ok(())
 }

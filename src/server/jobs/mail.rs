@@ -230,9 +230,17 @@ fn news(
     for (user, warning) in view.warned_of_storage(progress.seen_at)? {
         let topics = chosen(view.mail_choice(user)?);
         if topics.contains(&NoticeTopic::Storage)
-            && !view.knows_mail(user, &notices::storage_key(&warning))?
+            && !view.knows_mail(user, &notices::storage_key(None, &warning))?
         {
             readers.insert(user);
+        }
+    }
+    for (lead, project, warning) in view.leads_warned_of_storage(progress.seen_at)? {
+        let topics = chosen(view.mail_choice(lead)?);
+        if topics.contains(&NoticeTopic::Storage)
+            && !view.knows_mail(lead, &notices::storage_key(Some(project), &warning))?
+        {
+            readers.insert(lead);
         }
     }
     let mut new = Vec::new();

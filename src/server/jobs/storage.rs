@@ -1,25 +1,28 @@
 //! Looks at what the folders of each owner take, and holds them to what policies say now. What is reachable is looked at every
 //! minute, everything else now and then: nothing of it changes meanwhile but its limit. A row is written only where there is
-//! something new to tell.
+//! something new to tell. Near a limit the oldest of the trash gives way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::observe::chain;
-use rules::folder::FolderOwner;
-use rules::storage::{StorageLevel, StorageUse, percent, settled};
+use rules::folder::{FolderOwner, ScopeOwner};
+use rules::names::FolderId;
+use rules::storage::{StorageLevel, StorageUse, percent, settled, trash_to_go};
 use rules::tenancy::Scope;
 use rules::units::{Bytes, Timestamp};
 use store::folders::FolderStore;
 use store::quota::ScopePlace;
 
-use crate::actions::storage::folder_limit;
+use crate::actions::storage::{folder_limit, limit_on};
 use crate::appliance::lazy_stores::folder_failure;
 use crate::catalog::events::NewEvent;
 use crate::catalog::storage::OwnedFolders;
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server, ServerFault};
+
+mod trash;
 
 /// Between two looks. Longer: a raised limit holds later, and a warning comes later. Shorter: rows are written more often.
 const LOOK: Duration = Duration::from_secs(60);
@@ -56,33 +59,83 @@ pub(crate) async fn look(server: &Server, is_whole: bool) -> Result<(), Failure>
         return Ok(());
     }
     let known = scopes.clone();
-    let owners = server
+    let (owners, own, moving) = server
         .catalog()
         .read("look whose folders there are", move |view| {
             let all = view.folder_owners()?.into_iter();
-            all.filter(|one| is_whole || known.contains_key(&one.owner))
+            let all =
+                all.filter(|one| is_whole || known.contains_key(&ScopeOwner::from(one.owner)));
+            let owners = all
                 .map(|one| Ok((one, folder_limit(view, one.owner, one.domain, now)?)))
-                .collect::<Result<Vec<_>, Failure>>()
+                .collect::<Result<Vec<_>, Failure>>()?;
+            let own = view.own_limits()?.into_iter();
+            let own = own
+                .map(|folder| {
+                    let counted = folder.counted.map_or(0, |counted| counted.bytes);
+                    Ok((folder.id, limit_on(view, &folder, now)?, Bytes(counted)))
+                })
+                .collect::<Result<Vec<_>, Failure>>()?;
+            Ok((owners, own, view.owners_of_moving()?))
         })
         .await?;
-    let news = off_thread(move || {
+    let (news, crowded) = off_thread(move || {
         if is_whole {
-            remove_unused(&store, &scopes, &owners);
+            remove_unused(&store, &scopes, &owners, &own);
         }
-        let seen = owners.into_iter().filter_map(|(owner, limit)| {
-            let taken = match scopes.get(&owner.owner) {
-                Some(scope) => held(&store, scope, limit)?,
-                None => StorageUse {
+        let mut crowded = Vec::new();
+        let mut crowd = |owner: ScopeOwner, taken: &StorageUse| {
+            if trash_to_go(taken.used, taken.limit) > Bytes::ZERO {
+                crowded.push((owner, taken.limit));
+            }
+        };
+        let mut news = Vec::new();
+        for (owner, limit) in owners {
+            if moving.contains(&owner.owner) {
+                // A folder that gets a limit of its own takes room of its owner's until it has moved: no trash gives way for that.
+                continue;
+            }
+            let taken = match scopes.get(&ScopeOwner::from(owner.owner)) {
+                Some(scope) => held(&store, scope, limit),
+                None => Some(StorageUse {
                     used: owner.counted,
                     limit,
                     at: now,
-                },
+                }),
             };
-            is_new(&owner, &taken).then_some((owner, taken))
-        });
-        Ok(seen.collect::<Vec<_>>())
+            let Some(taken) = taken else { continue };
+            crowd(owner.owner.into(), &taken);
+            if is_new(&owner, &taken) {
+                news.push((owner, taken));
+            }
+        }
+        for (id, limit, counted) in own {
+            let taken = match scopes.get(&ScopeOwner::from(id)) {
+                Some(scope) => held(&store, scope, limit),
+                None => is_whole.then_some(StorageUse {
+                    used: counted,
+                    limit,
+                    at: now,
+                }),
+            };
+            if let Some(taken) = taken {
+                crowd(id.into(), &taken);
+            }
+        }
+        Ok((news, crowded))
     })
     .await?;
+    keep_news(server, news).await?;
+    for (owner, limit) in crowded {
+        // One trash that cannot be emptied keeps no other one from giving way.
+        if let Err(failure) = trash::give_way(server, owner, limit).await {
+            tracing::warn!(%owner, error = %chain(&failure), "trash near a limit stays");
+        }
+    }
+    Ok(())
+}
+
+/// Writes down what is new of what owners' folders take, and tells those who came nearer to their limit.
+async fn keep_news(server: &Server, news: Vec<(OwnedFolders, StorageUse)>) -> Result<(), Failure> {
     if news.is_empty() {
         return Ok(());
     }
@@ -128,11 +181,11 @@ fn warn(rows: &Rows<'_>, owner: &OwnedFolders, taken: &StorageUse) -> Result<(),
     })
 }
 
-/// The scopes that are looked at, by their owner.
+/// The scopes that are looked at, by whose limit they are held to.
 fn reachable(
     store: &FolderStore,
     is_whole: bool,
-) -> Result<BTreeMap<FolderOwner, ScopePlace>, Failure> {
+) -> Result<BTreeMap<ScopeOwner, ScopePlace>, Failure> {
     let all = store.scopes().map_err(folder_failure)?.into_iter();
     Ok(all
         .filter(|(_, scope)| is_whole || scope.is_reachable())
@@ -159,14 +212,19 @@ fn held(store: &FolderStore, scope: &ScopePlace, limit: Bytes) -> Option<Storage
     }
 }
 
-/// Removes the scopes of owners who have no folder any more.
+/// Removes the scopes of owners who have no folder any more, and those of folders that have no limit of their own.
 fn remove_unused(
     store: &FolderStore,
-    scopes: &BTreeMap<FolderOwner, ScopePlace>,
+    scopes: &BTreeMap<ScopeOwner, ScopePlace>,
     owners: &[(OwnedFolders, Bytes)],
+    own: &[(FolderId, Bytes, Bytes)],
 ) {
     for (owner, scope) in scopes {
-        if owners.iter().any(|(one, _)| one.owner == *owner) {
+        let is_used = match owner {
+            ScopeOwner::Owner(owner) => owners.iter().any(|(one, _)| one.owner == *owner),
+            ScopeOwner::Folder(id) => own.iter().any(|(one, ..)| one == id),
+        };
+        if is_used {
             continue;
         }
         if let Err(error) = store.keeper().remove_empty(scope) {

@@ -266,6 +266,7 @@ impl TreeCopy<'_> {
             let (mut part, mut into) = (from.take(piece), to);
             let copied = io::copy(&mut part, &mut into).map_err(fault(doing))?;
             self.bytes_left -= copied.min(self.bytes_left);
+            self.found.note_written(copied);
             done += copied;
             if copied < PIECE {
                 // One that grows meanwhile ends where the bound does.

@@ -3,20 +3,21 @@
 //! nothing half-made: a copy is found by its row, a moved folder by its link.
 
 use std::ffi::{CStr, CString};
-use std::fs::{File, FileTimes, Metadata, Permissions};
+use std::fs::{self, File, FileTimes, Metadata, Permissions};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt, fchown, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
-use rules::folder::FolderOwner;
+use rules::folder::ScopeOwner;
 use rules::folder_path::FolderPath;
 use rules::names::FolderId;
 use rules::refusals;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Uid, ioctl_ficlone,
-    readlinkat, renameat_with, seek, statat, symlinkat, syncfs,
+    AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, RenameFlags, SeekFrom, Uid, XattrFlags,
+    fgetxattr, flistxattr, flistxattr_query, fsetxattr, ioctl_ficlone, readlinkat, renameat_with,
+    seek, statat, symlinkat, syncfs,
 };
 use rustix::io::Errno;
 use uuid::Uuid;
@@ -25,7 +26,8 @@ use super::beneath::FolderTop;
 use super::failure::{FolderError, fault};
 use super::found::FoundFolder;
 use super::{
-    DATA, FolderLimit, FolderStore, REMOVED, TRASH, directory, make, open_to_all, scope_of, unlink,
+    DATA, FolderLimit, FolderStore, REMOVED, TRASH, directory, give, make, open_to_all, scope_of,
+    unlink,
 };
 use crate::folders::staging::refuse_full_disk;
 use crate::trees::{self, Thrown, Trash};
@@ -38,6 +40,8 @@ const MAX_LEVELS: usize = 128;
 const PIECE: u64 = 1 << 20;
 /// What a name takes that has no bytes.
 const BLOCK: u64 = 4096;
+/// Bytes of the names of all attributes of a file, and of the value of one: the kernel takes no more.
+const MAX_ATTRIBUTES: usize = 64 << 10;
 
 const OPEN_DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -92,15 +96,16 @@ impl FolderStore {
         }
     }
 
-    /// Moves a folder into the scope of another owner: its files are copied there, then one rename lets its link lead to
-    /// them, then those in the scope of `before` go. Safe to be done again after it was broken off. Does nothing where no
-    /// limit is held, and for a folder on a volume. No session may mount it and no file of it be written meanwhile.
+    /// Moves a folder into the scope of another limit, that of another owner or its own: its files are copied there, then one
+    /// rename lets its link lead to them, then those in the scope of `before` are removed. Safe to be done again after it was
+    /// broken off. Does nothing where no limit is held, and for a folder on a volume. No session may mount it and no file of
+    /// it be written meanwhile.
     ///
     /// Errors: as `copy`.
     pub fn rehome(
         &self,
         id: FolderId,
-        before: FolderOwner,
+        before: ScopeOwner,
         limit: FolderLimit,
         watch: &mut CopyWatch<'_>,
     ) -> Result<(), FolderError> {
@@ -123,6 +128,7 @@ impl FolderStore {
             scope: Some((scope.clone(), lease)),
             volume: None,
             keeper: Arc::clone(&self.keeper),
+            count: None,
         };
         let told = |error| target.told(fault(DOING)(error));
         trees::remove(&own).map_err(told)?;
@@ -134,7 +140,13 @@ impl FolderStore {
         ] {
             make(&path).map_err(told)?;
         }
-        open_to_all(&target.data()).map_err(told)?;
+        let like = fs::metadata(found.data()).map_err(fault(DOING))?;
+        let opened = match like.mode() & 0o077 {
+            // A home, which only its owner reads inside.
+            0 => give(&target.data()),
+            _ => open_to_all(&target.data()),
+        };
+        opened.map_err(told)?;
         let mut copy = TreeCopy::new(&target, &self.folders, watch);
         copy.tree(&found.data(), &target.data())?;
         if found.removed().is_dir() {
@@ -144,13 +156,13 @@ impl FolderStore {
         self.forget_former(id, before).map_err(told)
     }
 
-    /// Removes the half-made directory of a folder from the scope of an owner who did not get it. One whose link leads there
-    /// already stays: then what is left in the scope of `before` goes.
+    /// Removes the half-made directory of a folder from the scope of a limit on which it does not count. One whose link leads
+    /// there already stays: then what is left in the scope of `before` is removed.
     pub fn give_up_rehome(
         &self,
         id: FolderId,
-        before: FolderOwner,
-        owner: FolderOwner,
+        before: ScopeOwner,
+        owner: ScopeOwner,
     ) -> io::Result<()> {
         let scope = self.scope(owner);
         if scope_of(&self.data, id).as_ref() == Some(&scope) {
@@ -178,8 +190,8 @@ impl FolderStore {
         Ok(())
     }
 
-    /// Throws away what a folder that moved left in the scope of its former owner.
-    fn forget_former(&self, id: FolderId, before: FolderOwner) -> io::Result<()> {
+    /// Removes what a folder that moved left in the scope of its former limit.
+    fn forget_former(&self, id: FolderId, before: ScopeOwner) -> io::Result<()> {
         let scope = self.scope(before);
         if !scope.directory().is_dir() {
             return Ok(());
@@ -191,9 +203,14 @@ impl FolderStore {
         let own = scope.files().join(id.to_string());
         let trash = Trash::open(&scope.files().join(TRASH))?;
         match trash.throw(&own)? {
-            Thrown::Stays => trees::remove(&own),
-            Thrown::Away | Thrown::Nothing => Ok(()),
+            Thrown::Stays => trees::remove(&own)?,
+            Thrown::Away | Thrown::Nothing => {}
         }
+        // Now: it stands against that limit until then, and nothing mounts the scope of one folder again for the next look.
+        for (path, error) in trash.empty(|| true)? {
+            tracing::warn!(path = %path.display(), %error, "files of a folder that moved stay on the disk");
+        }
+        Ok(())
     }
 }
 
@@ -294,8 +311,9 @@ impl<'a, 'w> TreeCopy<'a, 'w> {
                 rustix::fs::mkdirat(&level.to, name, Mode::RWXU)
                     .map_err(|error| self.fault(error))?;
                 let to = rustix::fs::openat(&level.to, name, OPEN_DIRECTORY, Mode::empty());
-                let to = to.map_err(|error| self.fault(error))?;
-                Ok(Some(self.level(&from, to.into())?))
+                let to = File::from(to.map_err(|error| self.fault(error))?);
+                keep_attributes(&from, &to).map_err(|error| self.fault(error))?;
+                Ok(Some(self.level(&from, to)?))
             }
             FileType::RegularFile => {
                 if let Some(from) = self.opened(here, name, OPEN_FILE)? {
@@ -352,6 +370,7 @@ impl<'a, 'w> TreeCopy<'a, 'w> {
             // The file systems differ, or this one shares no blocks.
             Err(_) => self.bytes(from, &to, like.len())?,
         }
+        keep_attributes(from, &to).map_err(|error| self.fault(error))?;
         settle(&to, &like).map_err(|error| self.fault(error))
     }
 
@@ -389,6 +408,7 @@ impl<'a, 'w> TreeCopy<'a, 'w> {
                     Ok(read) => {
                         at += read as u64;
                         self.done += read as u64;
+                        self.into.note_written(read as u64);
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) => return Err(self.fault(error)),
@@ -417,6 +437,30 @@ fn settle(copy: &File, like: &Metadata) -> io::Result<()> {
     copy.set_permissions(Permissions::from_mode(like.mode() & 0o777))?;
     let times = FileTimes::new().set_modified(like.modified()?);
     copy.set_times(times)
+}
+
+/// Gives a copy the attributes that programs gave what it is a copy of; none where the file system keeps none.
+fn keep_attributes(from: &File, copy: &File) -> io::Result<()> {
+    match flistxattr_query(from) {
+        Ok(0) | Err(Errno::NOTSUP) => return Ok(()),
+        length => length?,
+    };
+    let mut names = vec![0; MAX_ATTRIBUTES];
+    let length = flistxattr(from, &mut names[..])?;
+    let names = names[..length].split(|byte| *byte == 0);
+    let mut value = vec![0; MAX_ATTRIBUTES];
+    for name in names.filter(|name| name.starts_with(b"user.")) {
+        let read = match fgetxattr(from, name, &mut value[..]) {
+            // It was removed since it was listed.
+            Err(Errno::NODATA) => continue,
+            read => read?,
+        };
+        match fsetxattr(copy, name, &value[..read], XattrFlags::empty()) {
+            Err(Errno::NOTSUP) => return Ok(()),
+            kept => kept?,
+        }
+    }
+    Ok(())
 }
 
 fn next(names: &mut Dir) -> io::Result<Option<CString>> {
@@ -455,6 +499,10 @@ mod tests {
         let (_data, store, from, to) = opened();
         fs::create_dir_all(from.join("a/b")).expect("made");
         fs::write(from.join("a/b/file"), "text").expect("written");
+        for noted in ["a/b", "a/b/file"] {
+            let noted = from.join(noted);
+            rustix::fs::setxattr(noted, "user.note", b"hello", XattrFlags::empty()).expect("noted");
+        }
         fs::set_permissions(from.join("a/b/file"), Permissions::from_mode(0o4750)).expect("set");
         symlink("/etc/passwd", from.join("a/out")).expect("a link");
         let sparse = File::create(from.join("sparse")).expect("made");
@@ -473,6 +521,11 @@ mod tests {
             fs::read_to_string(to.join("a/b/file")).expect("there"),
             "text"
         );
+        for noted in ["a/b", "a/b/file"] {
+            let mut value = [0; 16];
+            let read = rustix::fs::getxattr(to.join(noted), "user.note", &mut value[..]);
+            assert_eq!(&value[..read.expect("copied")], b"hello", "{noted}");
+        }
         let file = to.join("a/b/file").metadata().expect("there");
         assert_eq!(file.mode() & 0o7777, 0o750);
         let before = from.join("a/b/file").metadata().expect("there");

@@ -9,6 +9,7 @@ use rules::refusals;
 use rules::storage::{StorageLevel, level};
 
 use super::beneath::FolderTop;
+use super::counted::FolderCount;
 use super::failure::{FolderError, fault};
 use super::{DATA, REMOVED, STAGING};
 use crate::quota::{ScopeKeeper, ScopeLease, ScopePlace};
@@ -24,6 +25,8 @@ pub(super) struct FoundFolder {
     /// The volume that it lies on: `own` leads through it.
     pub(super) volume: Option<OpenVolume>,
     pub(super) keeper: Arc<dyn ScopeKeeper>,
+    /// What it counts on, where nothing but a count stands for the limit.
+    pub(super) count: Option<FolderCount>,
 }
 
 impl FoundFolder {
@@ -62,6 +65,9 @@ impl FoundFolder {
     ///
     /// Errors: `quota.exceeded`.
     pub(super) fn refuse_beyond_limit(&self, bytes: u64) -> Result<(), FolderError> {
+        if let (None, Some(count)) = (&self.scope, &self.count) {
+            return count.limit.refuse_beyond(bytes);
+        }
         match self.room()? {
             Some(room) if room < bytes => Err(self
                 .exceeded(false)
@@ -79,6 +85,13 @@ impl FoundFolder {
         let stat = rustix::fs::statvfs(&self.own);
         let stat = stat.map_err(|error| fault("look at the room of a folder")(error.into()))?;
         Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize)))
+    }
+
+    /// Keeps that so many bytes more were written: no count knows them yet.
+    pub(super) fn note_written(&self, bytes: u64) {
+        if let Some(count) = &self.count {
+            count.limit.add(count.folder, bytes);
+        }
     }
 
     /// What there was no room for: in a full scope that is no fault of the machine's disk.

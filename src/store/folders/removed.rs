@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rules::folder_path::{FolderEntryKind, FolderPath};
 use rules::refusals;
 use rules::units::Timestamp;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -134,6 +134,39 @@ pub(super) fn list(trash: &Path) -> Result<Vec<RemovedEntry>, FolderError> {
     Ok(found.take(MAX_REMOVED_LISTED).collect())
 }
 
+/// What was removed, oldest first, at most so many; nothing where there is no trash yet.
+pub(super) fn oldest(trash: &Path, most: usize) -> Result<Vec<RemovedEntry>, FolderError> {
+    let mut ids = items(trash).map_err(fault("list removed files"))?;
+    ids.sort_unstable();
+    let found = ids.into_iter().filter_map(|id| entry(trash, id));
+    Ok(found.take(most).collect())
+}
+
+/// What one item takes of the disk; nothing where there is none. Looks at no more than `most` names.
+pub(super) fn size(trash: &Path, id: Uuid, most: u64) -> io::Result<u64> {
+    Ok(crate::trees::measure(&trash.join(id.to_string()), most)?.bytes)
+}
+
+/// Whether nothing waits for its room to be given back.
+pub(super) fn is_emptied(trash: &Path) -> io::Result<bool> {
+    let all = match fs::read_dir(trash) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        all => all?,
+    };
+    for one in all {
+        let name = one?.file_name();
+        if name.to_str().is_some_and(|name| name.starts_with(GONE)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Holds one item: it is not purged while it is being restored. A file system without such locks goes without.
+fn hold(item: &impl AsFd) {
+    let _ = rustix::fs::flock(item, FlockOperation::LockExclusive);
+}
+
 /// The ids of all items; nothing where there is no trash yet.
 fn items(trash: &Path) -> io::Result<Vec<Uuid>> {
     let all = match fs::read_dir(trash) {
@@ -169,7 +202,17 @@ pub(super) fn restore(top: &FolderTop, trash: &Path, id: Uuid) -> Result<FolderP
     let found = entry(trash, id).ok_or_else(refusals::folder_removed_not_found)?;
     let path = FolderPath::parse(&found.path)?;
     let item = trash.join(id.to_string());
-    let from = opened(&item).map_err(fault(doing))?;
+    let from = match opened(&item) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(refusals::folder_removed_not_found().into());
+        }
+        from => from.map_err(fault(doing))?,
+    };
+    hold(&from);
+    // Asked once more: what has another name by now is being removed, and would come back in part.
+    if !item.is_dir() {
+        return Err(refusals::folder_removed_not_found().into());
+    }
     let parent = top.made(&path.parent())?;
     let flags = RenameFlags::NOREPLACE;
     rustix::fs::renameat_with(&from, WHAT, &parent, path.name(), flags)
@@ -186,6 +229,11 @@ pub(super) fn restore(top: &FolderTop, trash: &Path, id: Uuid) -> Result<FolderP
 /// Takes one out of the trash for good; `empty` gives its room back.
 pub(super) fn purge(trash: &Path, id: Uuid) -> Result<(), FolderError> {
     let item = trash.join(id.to_string());
+    // Held over the rename. Where it is gone already that says so.
+    let held = opened(&item).ok();
+    if let Some(held) = &held {
+        hold(held);
+    }
     match fs::rename(&item, trash.join(format!("{GONE}{id}"))) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(refusals::folder_removed_not_found().into())
@@ -291,6 +339,30 @@ mod tests {
     }
 
     #[test]
+    fn what_is_being_purged_does_not_come_back_in_part() {
+        let (_data, store, place) = opened();
+        fs::create_dir(place.join("a")).expect("made");
+        store.remove_entry(ID, &path("a"), NOW).expect("removed");
+        let item = store.removed(ID).expect("a list")[0].id;
+        let trash = store.place_of(ID).expect("there").removed();
+        let held = super::opened(&trash.join(item.to_string())).expect("there");
+        hold(&held);
+        std::thread::scope(|threads| {
+            let restored = threads.spawn(|| store.restore_entry(ID, item));
+            std::thread::sleep(Duration::from_millis(100));
+            let gone = trash.join(format!("{GONE}{item}"));
+            fs::rename(trash.join(item.to_string()), gone).expect("purged");
+            drop(held);
+            let restored = restored.join().expect("it ends");
+            assert_eq!(code(restored), "folder.removed-not-found");
+        });
+        assert!(!place.join("a").exists());
+        assert!(!store.is_emptied(ID).expect("looked at"));
+        store.empty_removed(ID).expect("emptied");
+        assert!(store.is_emptied(ID).expect("looked at"));
+    }
+
+    #[test]
     fn what_was_removed_comes_back_and_never_over_another_one() {
         let (_data, store, place) = opened();
         fs::create_dir_all(place.join("a/b")).expect("made");
@@ -329,6 +401,23 @@ mod tests {
         store.empty_removed(ID).expect("emptied");
         let trash = place.with_file_name("trash");
         assert_eq!(fs::read_dir(trash).expect("a directory").count(), 0);
+    }
+
+    #[test]
+    fn the_oldest_of_what_was_removed_is_told_first_with_its_size() {
+        let (_data, store, place) = opened();
+        for (number, name) in ["old", "new"].into_iter().enumerate() {
+            fs::write(place.join(name), vec![1; 1 << 20]).expect("written");
+            let now = NOW.plus_seconds(number as u64);
+            store.remove_entry(ID, &path(name), now).expect("removed");
+        }
+        let oldest = store.oldest_removed(ID, 1).expect("a list");
+        assert_eq!(oldest.len(), 1);
+        assert_eq!(oldest[0].path, "old");
+        let size = store.removed_size(ID, oldest[0].id, 100).expect("measured");
+        assert!(size >= 1 << 20, "{size}");
+        let none = store.removed_size(ID, Uuid::nil(), 100).expect("nothing");
+        assert_eq!(none, 0);
     }
 
     #[test]

@@ -194,6 +194,7 @@ impl StagingWriter {
             None => {}
         }
         self.at += more;
+        self.found.note_written(more);
         if self.at - self.synced >= SYNC_BYTES {
             let synced = self.part.sync_data();
             synced.map_err(|error| self.full(doing, error))?;

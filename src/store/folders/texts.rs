@@ -79,6 +79,8 @@ struct FileOwner {
     mode: u32,
     user: u32,
     group: u32,
+    /// Bytes of what is replaced.
+    size: u64,
 }
 
 impl FolderStore {
@@ -110,6 +112,7 @@ impl FolderStore {
         let top = found.top()?;
         let parent = top.directory(&path.parent())?;
         let owner = owner_of(&top, path, version)?;
+        let replaced = owner.as_ref().map_or(0, |owner| owner.size);
         found.refuse_beyond_limit(bytes.max(1))?;
         refuse_full_disk(found.disk(&self.folders), bytes)?;
         let place = found.staging();
@@ -147,6 +150,7 @@ impl FolderStore {
                 return Err(found.told(error));
             }
         };
+        found.note_written(bytes.saturating_sub(replaced));
         sync(parent.as_fd()).map_err(fault(doing))?;
         // Of the file that was written, whichever has its name by now.
         let stat = rustix::fs::fstat(&file).map_err(|error| fault(doing)(error.into()))?;
@@ -178,6 +182,7 @@ fn owner_of(
         mode: seen.permissions().mode() & 0o777,
         user: seen.uid(),
         group: seen.gid(),
+        size: seen.len(),
     }))
 }
 

@@ -154,6 +154,12 @@ fn expected(caller: Caller, route: &DocumentedRoute) -> Option<Came> {
                 ],
             )
         }
+        // Its owner gives it a part of their own limit, an administrator of the site more.
+        Permission::SessionsWrite if route.operation == "limitFolder" => among(
+            caller,
+            &[Owner, Administrator],
+            &[DomainAuditor, SiteAuditor, DomainAdministrator],
+        ),
         // Who sees it by a role has no share of it to leave.
         Permission::SessionsWrite if route.operation == "leaveFolder" => among(
             caller,

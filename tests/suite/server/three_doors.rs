@@ -197,6 +197,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["changeFolder"],
         &["folder rename x y", "folder members x rw"],
     ),
+    (
+        "POST /folders/{id}/limit",
+        &["limitFolder"],
+        &["folder limit x 20g"],
+    ),
     ("GET /folders/{id}/owner", &[], &[]),
     (
         "POST /folders/{id}/clone",

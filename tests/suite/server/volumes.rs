@@ -1,6 +1,7 @@
 //! Volumes over the routes, on file systems that the test mounts: what is not mounted, or is another file system, takes no
 //! byte, and what is back goes on.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::json;
 
-use super::the_box::TheBox;
+use super::the_box::{As, TheBox};
 
 const VOLUMES: &str = "/api/v1/volumes";
 /// Longer than two looks at a volume.
@@ -56,6 +57,19 @@ async fn until_state(the_box: &TheBox, state: &str) {
         assert!(Instant::now() < until, "never {state}: {listed}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+}
+
+/// What `/metrics` says of the one volume, by the end of each name.
+async fn figures(the_box: &TheBox) -> BTreeMap<String, u64> {
+    let told = the_box.get(&As::Root, "/metrics").await;
+    assert_eq!(told.status, 200);
+    let told = String::from_utf8_lossy(&told.bytes).into_owned();
+    let lines = told.lines().filter_map(|line| {
+        let line = line.strip_prefix("fardel_volume_")?;
+        let (name, value) = line.split_once("{volume=\"big\"} ")?;
+        Some((name.to_owned(), value.parse().ok()?))
+    });
+    lines.collect()
 }
 
 /// Promise (Disk, backup and upgrade): A volume that is not mounted, or another file system in its place, takes no byte; its folders are
@@ -110,10 +124,17 @@ async fn a_volume_that_is_gone_takes_no_byte_and_comes_back_by_itself() {
 
     let house = tokio::spawn(server::keep_house(&the_box.server));
     until_state(&the_box, "ready").await;
+    let room = figures(&the_box).await;
+    assert_eq!(room["ready"], 1);
+    assert!(room["free_bytes"] > 0, "{room:?}");
+    assert_eq!(room["used_bytes"] + room["free_bytes"], room["bytes"]);
     umount2(&first, MntFlags::MNT_DETACH).expect("it was mounted");
     assert_eq!(make("b").await, "503 volume.absent");
     assert_eq!(names(&first), 0, "nothing is written below");
     until_state(&the_box, "absent").await;
+    let room = figures(&the_box).await;
+    assert_eq!(room["ready"], 0, "{room:?}");
+    assert!(!room.contains_key("free_bytes"), "nothing is made up");
     let asked = json!({"name": "new", "volume": "big"});
     let refused = the_box.post(&the_box.mina, "/api/v1/folders", asked).await;
     assert_eq!(refused.short(), "503 volume.absent");

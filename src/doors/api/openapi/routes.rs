@@ -1808,6 +1808,18 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/folders/{id}/limit",
+        operation: "limitFolder",
+        tag: "folders",
+        summary: "Give a folder a limit of its own, or take it; its files may move first",
+        needs: WRITE,
+        body: Some("FolderLimit"),
+        answer: SuccessReply::Schema("Folder"),
+        refusals: &[400, 404, 409, 422, 429],
+        ..ROUTE
+    },
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/folders/{id}/clone",
         operation: "cloneFolder",

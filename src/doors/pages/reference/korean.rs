@@ -150,6 +150,7 @@ const SUMMARIES: &[(&str, &str)] = &[
         "createFolder",
         "자기 폴더나 관리하는 프로젝트의 폴더를 만듭니다",
     ),
+    ("limitFolder", "폴더 하나의 한도를 정하거나 없앱니다"),
     (
         "cloneFolder",
         "파일을 읽을 수 있는 폴더를 복사해 자기 폴더를 만듭니다",

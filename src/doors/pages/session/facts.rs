@@ -382,7 +382,13 @@ pub(super) fn settings(t: Text, session: &SessionView) -> Vec<(String, String)> 
         all.push((t.settings_command().to_owned(), line.join(" ")));
     }
     let mounts = session.mounts.iter();
-    all.extend(mounts.map(|mount| (t.settings_mount().to_owned(), mount.to_string())));
+    all.extend(mounts.map(|mount| {
+        let told = match mount.over_limit {
+            true => format!("{mount} · {}", t.settings_mount_held()),
+            false => mount.to_string(),
+        };
+        (t.settings_mount().to_owned(), told)
+    }));
     if !session.targets.is_empty() {
         all.push((t.settings_target().to_owned(), session.targets.join("\n")));
     }

@@ -2,7 +2,9 @@
 //! nothing else leads to its files. Reads and moves no file.
 
 use api::folders::{FolderAdoptionBody, FolderView};
-use rules::folder::{Folder, FolderKind, FolderOwner, FolderState, MountAccess};
+use rules::folder::{
+    Folder, FolderKind, FolderOwner, FolderState, MountAccess, OwnLimit, ScopeOwner,
+};
 use rules::names::{FolderId, VolumeId};
 use rules::permissions::{Permission, may};
 use rules::refusals;
@@ -22,6 +24,8 @@ struct FoundDirectory {
     volume: Option<VolumeId>,
     /// Whose limit holds it; None where none does.
     holder: Option<FolderOwner>,
+    /// What it is held to by itself.
+    own_limit: Option<OwnLimit>,
 }
 
 /// Makes a directory the folder of a user: that of the user whose limit holds it, where one does.
@@ -83,6 +87,7 @@ pub async fn adopt(
                 used_at: None,
                 trashed_at: None,
                 counted: None,
+                own_limit: found.own_limit,
                 generation: 1,
             };
             insert(rows, &caller, &folder)?;
@@ -106,17 +111,28 @@ fn found(
     if volume.is_none() && !store.has(id) {
         return Ok(None);
     }
-    let scope = scope_of(data, id);
-    let holder = match scope {
-        Some(scope) => store
-            .scopes()
-            .map_err(folder_failure)?
-            .into_iter()
-            .find(|(_, one)| *one == scope)
-            .map(|(owner, _)| owner),
-        None => None,
+    let mut found = FoundDirectory {
+        volume,
+        holder: None,
+        own_limit: None,
     };
-    Ok(Some(FoundDirectory { volume, holder }))
+    if let Some(scope) = scope_of(data, id) {
+        let all = store.scopes().map_err(folder_failure)?;
+        let own = all.into_iter().find(|(_, one)| *one == scope);
+        match own.map(|(owner, _)| owner) {
+            Some(ScopeOwner::Owner(owner)) => found.holder = Some(owner),
+            Some(ScopeOwner::Folder(_)) => {
+                let limit = scope.limit().map_err(folder_failure)?;
+                // Nothing tells any more of whose limit it was a part.
+                found.own_limit = limit.map(|bytes| OwnLimit {
+                    bytes,
+                    is_on_top: true,
+                });
+            }
+            None => {}
+        }
+    }
+    Ok(Some(found))
 }
 
 #[cfg(test)]

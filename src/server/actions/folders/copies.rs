@@ -21,7 +21,7 @@ use crate::actions::operations::show;
 use crate::actions::storage::refuse_beyond;
 use crate::actions::volumes::still_admits;
 use crate::actions::{IdempotencyKey, Once, allowed, once, own_key};
-use crate::catalog::job_kinds::{FOLDER_CLONE, FOLDER_TRANSFER, FolderCloneInput};
+use crate::catalog::job_kinds::{FOLDER_CLONE, FOLDER_LIMIT, FOLDER_TRANSFER, FolderCloneInput};
 use crate::catalog::jobs::OperationRow;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server, ServerFault};
@@ -143,7 +143,7 @@ pub async fn under_way(server: &Server, caller: &Caller) -> Result<Vec<FolderOpe
     let work = own.filter_map(|row| {
         let field = match row.kind.as_str() {
             FOLDER_CLONE => "to",
-            FOLDER_TRANSFER => "folder",
+            FOLDER_LIMIT | FOLDER_TRANSFER => "folder",
             _ => return None,
         };
         let folder = row.input.get(field)?.as_str()?.parse().ok()?;

@@ -26,12 +26,14 @@ use store::folders::failure::FolderError;
 use store::folders::listing::{EntryQuery, FolderEntry};
 use store::folders::ordered::{EntrySortKey, SortedPosition, SortedQuery};
 use store::folders::position::EntryPosition;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::notebook::{self, MAX_NOTEBOOK_BYTES, NotebookCell};
 use super::turns::FolderTurn;
 use super::{FolderTurns, find, note, permitted, refuse_unready};
 use crate::access::{self, Caller, Lease};
+use crate::actions::storage::{count_again, tell_counted};
 use crate::actions::volumes::{apart, on_volume, refuse_silent};
 use crate::actions::{cursor, somewhere};
 use crate::appliance::lazy_stores::folder_error;
@@ -650,8 +652,9 @@ fn each<T>(all: &[T], act: impl Fn(&T) -> Result<(), FolderError>) -> Partly {
     Partly { done, failure }
 }
 
-/// Gives the room of what was removed for good back, which no caller waits for. What is not removed now is by the next look.
-fn give_back(server: &Server, id: FolderId) -> Result<(), Failure> {
+/// Gives the room of what was removed for good back, which no caller waits for, and counts the folder again where nothing but
+/// the count stands for its limit. What is not removed now is by the next look.
+pub(super) fn give_back(server: &Server, id: FolderId) -> Result<(), Failure> {
     let (store, turns) = (server.folders()?, Arc::clone(server.folder_turns()));
     if let Some(volume) = store.volume_of(id) {
         // Others' room waits for no volume.
@@ -668,10 +671,14 @@ fn give_back(server: &Server, id: FolderId) -> Result<(), Failure> {
     if !turns.note_emptying(id) {
         return Ok(());
     }
+    let (server, runtime) = (server.clone(), Handle::current());
     tokio::task::spawn_blocking(move || {
         while let Some(id) = turns.next_emptying() {
             if let Err(error) = store.empty_removed(id) {
                 tracing::warn!(folder = %id, %error, "removed files stay on the disk");
+            }
+            if let Err(failure) = runtime.block_on(count_again(&server, id)) {
+                tracing::warn!(folder = %id, error = %chain(&failure), "a folder is not counted again");
             }
         }
     });
@@ -865,9 +872,15 @@ pub(super) async fn on_files<T: Send + 'static>(
         return Ok((folder, done.map_err(folder_error)?));
     }
     let turn = server.folder_turns().enter(caller.subject.user).await?;
+    let (server, caller) = (server.clone(), caller.clone());
     let working = tokio::task::spawn_blocking(move || -> Result<(Folder, T), Failure> {
         // It counts until it is done, also where its request is gone.
         let _turn = turn;
+        if verb == FolderVerb::Write {
+            // Its turn may have come late: a folder that is being moved by now would lose what is written.
+            may_still(&server, &caller, folder.id, verb)?;
+            tell_counted(&server, &store, &folder)?;
+        }
         let done = work(&store, &folder).map_err(folder_error)?;
         Ok((folder, done))
     });

@@ -17,7 +17,7 @@ use rules::refusals;
 use rules::units::Timestamp;
 use store::folders::staging::{DeclaredFile, PieceChecksum, StagedFile, StagingWriter};
 
-use super::files::{change_files, folder_for, on_files};
+use super::files::{change_files, folder_for, give_back, on_files};
 use crate::access::Caller;
 use crate::actions::volumes::{apart, on_volume, place_on};
 use crate::appliance::lazy_stores::folder_error;
@@ -214,7 +214,8 @@ pub async fn abort(
         FolderVerb::Write,
         move |store, folder| store.unstage(folder.id, upload.0),
     );
-    done.await.map(|_| ())
+    let (folder, ()) = done.await?;
+    give_back(server, folder.id)
 }
 
 /// One piece of a file, while it comes. No other request has the file meanwhile.

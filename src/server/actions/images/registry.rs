@@ -303,7 +303,7 @@ pub async fn mount(
     .await
 }
 
-/// Appends a piece to an upload, at `offset` or at its end; gives how far it is then. On disk when it answers.
+/// Appends a piece to an upload, at `offset` or at its end; gives how far it is then. On disk once `upload_offset` told of it.
 ///
 /// Errors: `registry.upload-unknown`, also for another user's; `registry.upload-range`, `registry.blob-too-large`,
 /// `upload.busy`, `disk.full`.

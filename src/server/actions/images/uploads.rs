@@ -57,7 +57,7 @@ pub async fn create(
     .await
 }
 
-/// Appends a piece at `offset` and gives how far the upload is then. On disk when it answers.
+/// Appends a piece at `offset` and gives how far the upload is then. On disk once `head` told of it, and when it is whole.
 ///
 /// Errors: `upload.wrong-offset`, `upload.busy`, `upload.too-large`, `upload.not-found`, `disk.full`.
 pub async fn append(

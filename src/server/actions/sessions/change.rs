@@ -25,7 +25,7 @@ use super::launch::{
 use super::view::NameCache;
 use crate::access::Caller;
 use crate::actions::budgets::{keep_session_within_budgets, seen};
-use crate::actions::folders::refuse_gone;
+use crate::actions::folders::{enforcement_for, refuse_gone};
 use crate::catalog::policies::PolicySubjects;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
@@ -93,6 +93,13 @@ pub async fn stop_saying(
 /// mounts is not ready.
 pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<SessionView, Failure> {
     let (by, seen) = (caller.name.clone(), seen(caller));
+    let has_mounts = server
+        .catalog()
+        .read_now("look what a session mounts", |view| {
+            let found = find(view, caller, Permission::SessionsWrite, id)?;
+            Ok(!found.mounts.is_empty())
+        })?;
+    let enforcement = enforcement_for(server, has_mounts).await?;
     change(
         server,
         caller,
@@ -112,7 +119,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
             {
                 return Err(refusals::image_removed(reference).into());
             }
-            refuse_gone(rows, session)?;
+            refuse_gone(rows, session, enforcement)?;
             match session.state() {
                 SessionState::Ended => {
                     let subjects = subjects_of(session);

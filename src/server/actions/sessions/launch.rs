@@ -87,7 +87,7 @@ const NAMES_TRIED: u32 = 8;
 ///
 /// Errors: what is wrong with the request, by field; `session.name-taken`; what no machine here
 /// could ever hold; `idempotency.key-reused`; `disk.full`; `launch.owner-denied`, `launch.owner-unknown` where it
-/// is for another user; `egress.not-allowed`; `sudo.not-allowed`; `preset.unknown`; `group.not-allowed`, `group.none`, `group.kind`, `group.reservation`.
+/// is for another user; `disk.not-held`; `egress.not-allowed`; `sudo.not-allowed`; `preset.unknown`; `group.not-allowed`, `group.none`, `group.kind`, `group.reservation`.
 pub async fn launch(
     server: &Server,
     caller: &Caller,
@@ -99,6 +99,7 @@ pub async fn launch(
     refuse_unwell(server)?;
     refuse_full_queue(server)?;
     let now = server.clock().now();
+    refuse_unheld_disk(server, &request).await?;
     let asked = AskedGroup::of(&request);
     let request = with_preset(server, caller, request, now)?;
     let request = with_reservation(server, caller, request, now)?;
@@ -121,6 +122,7 @@ pub async fn launch(
         true => None,
         false => Some(server.folders()?.volumes().clone()),
     };
+    let enforcement = folders::enforcement_for(server, !mounts.is_empty()).await?;
     let home = folders::first_home(server, &subject, &mounts).await?;
     let made = home.as_ref().map(|home| home.id);
     let (name, seen) = (caller.name.clone(), budgets::seen(caller));
@@ -155,6 +157,7 @@ pub async fn launch(
                 let wanted = (&draft.spec, draft.replicas);
                 keep_within_budgets(rows, &seen, whose, wanted, rows.now)?;
                 draft.mounts = folders::resolve(rows, &subject, &mounts, made, rows.now)?;
+                folders::hold_back(rows, &mut draft.mounts, enforcement, rows.now)?;
                 if let Some(volumes) = &volumes {
                     folders::refuse_unmounted(volumes, rows, &draft.mounts)?;
                 }
@@ -175,6 +178,19 @@ pub async fn launch(
         .await;
     folders::forget_unused(server, made);
     launched
+}
+
+/// Refuses a limit of the disk that a launch itself names, where this machine holds none: it would be told of a bound that is
+/// not there. That of a preset or a policy bounds where it can.
+///
+/// Errors: `disk.not-held`.
+async fn refuse_unheld_disk(server: &Server, request: &LaunchRequest) -> Result<(), Failure> {
+    let asks = request.resources.disk.is_some();
+    let enforcement = folders::enforcement_for(server, asks).await?;
+    match enforcement.is_enforced() {
+        true => Ok(()),
+        false => Err(refusals::disk_not_held().at("/resources/disk").into()),
+    }
 }
 
 /// Whether a launch that asks for sudo gets it. Errors: `sudo.not-allowed`.
@@ -906,6 +922,7 @@ pub async fn preview(
 ) -> Result<Explanation, Failure> {
     allowed(caller, Permission::SessionsWrite)?;
     let (caller, now) = (caller.clone(), server.clock().now());
+    refuse_unheld_disk(server, &request).await?;
     let asked = AskedGroup::of(&request);
     let request = with_preset(server, &caller, request, now)?;
     let request = with_reservation(server, &caller, request, now)?;

@@ -7,14 +7,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use api::folders::NewFolderBody;
 use api::policies::{LimitsBody, PolicyPatchBody};
 use base::settings::SettingsLayer;
+use rules::folder::FolderState;
+use rules::grants::GrantRole;
 use rules::object::Object;
 use rules::storage::{DEFAULT_FOLDER_BYTES, StorageEnforcement, StorageLevel};
+use rules::users::Role;
 use store::quota::{ScopeKeeper, ScopeLease, ScopeUse};
 
 use super::*;
-use crate::access::{Caller, set_up, setup_link};
+use crate::access::{Caller, set_up, setup_link, sign_in};
 use crate::actions::notices::{self, NoticeKind};
-use crate::actions::{folders, policies, storage};
+use crate::actions::{folders, policies, storage, system, tenancy, users};
 
 /// Says of each scope what it was told to say, and remembers the limits.
 #[derive(Debug, Default)]
@@ -115,6 +118,14 @@ async fn folders_are_held_to_the_policy_and_their_owner_sees_how_near_it_is() {
         assert_eq!((listed[0].used, listed[0].level), (Bytes(used), level));
         assert_eq!(listed[0].limit, Bytes::gib(1));
         assert_eq!(listed[0].enforcement, StorageEnforcement::Image);
+        let figures = system::metrics(&server, &boss).await.unwrap();
+        let of_owner = figures.folders.first().expect("one owner");
+        assert_eq!(of_owner.owner, boss.subject.user.to_string());
+        // A row is written where something changed that is told.
+        assert_eq!(
+            (of_owner.used, of_owner.limit),
+            (Bytes(used), Bytes::gib(1))
+        );
         let notices = notices::list(&server, &boss).await.unwrap();
         let mut about = notices.iter().map(|notice| &notice.about);
         let is_told = about.any(|about| matches!(about, NoticeKind::StorageWarned(_)));
@@ -151,6 +162,114 @@ async fn a_crossing_of_a_threshold_is_told_once() {
         let told = told.filter(|event| event.code == "storage.warned");
         assert_eq!(told.count(), events, "{percent}");
     }
+}
+
+#[tokio::test]
+async fn the_leads_of_a_project_hear_of_its_limit() {
+    let keeper = Arc::new(ToldKeeper::default());
+    let (_directory, server, boss) = opened(Some(Arc::clone(&keeper))).await;
+    limit(&server, &boss, Bytes::gib(1)).await;
+    let made = tenancy::create_project(&server, &boss, None, "vision", "", None).await;
+    made.unwrap();
+    let good = "correct horse battery";
+    let mut callers = Vec::new();
+    for (name, role) in [("mina", GrantRole::Lead), ("jae", GrantRole::Member)] {
+        users::create_once(&server, &boss, name, Role::User, good, None, None)
+            .await
+            .unwrap();
+        tenancy::put_member(&server, &boss, "vision", name, role, None)
+            .await
+            .unwrap();
+        let here = std::net::IpAddr::from(std::net::Ipv4Addr::LOCALHOST);
+        let signed_in = sign_in(&server, name, good, here).await;
+        callers.push(signed_in.unwrap().caller);
+    }
+    let [lead, member] = callers.try_into().expect("two callers");
+    let asked = NewFolderBody {
+        name: "corpus".to_owned(),
+        project: Some("vision".to_owned()),
+        ..NewFolderBody::default()
+    };
+    folders::create(&server, &lead, asked, None).await.unwrap();
+    keeper.used.store(Bytes::mib(980).0, Ordering::Relaxed);
+    look(&server, true).await.unwrap();
+    let warned = async |caller: &Caller| {
+        let all = notices::list(&server, caller).await.unwrap().into_iter();
+        let all = all.filter(|one| matches!(one.about, NoticeKind::StorageWarned(_)));
+        all.map(|one| one.name).collect::<Vec<_>>()
+    };
+    assert_eq!(warned(&lead).await, [Some("vision".to_owned())]);
+    assert_eq!(notices::unread(&server, &lead), 1);
+    assert!(warned(&member).await.is_empty(), "it is no limit of theirs");
+    let told = server.catalog().read_now("look for leads", |view| {
+        view.leads_warned_of_storage(Timestamp::default())
+    });
+    let told: Vec<_> = told.unwrap().into_iter().map(|(user, ..)| user).collect();
+    assert_eq!(told, [lead.subject.user], "mail goes to them, too");
+}
+
+#[tokio::test]
+async fn near_a_limit_the_oldest_of_the_trash_gives_way() {
+    let keeper = Arc::new(ToldKeeper::default());
+    let (directory, server, boss) = opened(Some(Arc::clone(&keeper))).await;
+    limit(&server, &boss, Bytes::gib(1)).await;
+    let id = folders::get(&server, &boss, "data").await.unwrap().id;
+    let store = server.folders().unwrap();
+    let place = store::folders::mounted_directory(directory.path(), id);
+    let now = server.clock().now();
+    for (name, age) in [("older", 7200), ("old", 3600), ("new", 0)] {
+        std::fs::write(place.join(name), vec![1; 4 << 20]).unwrap();
+        let path = rules::folder_path::FolderPath::parse(name).unwrap();
+        let at = Timestamp::from_millis(now.as_millis() - age * 1000);
+        store.remove_entry(id, &path, at).unwrap();
+    }
+    let left = || -> Vec<String> {
+        let left = store.removed(id).unwrap().into_iter();
+        left.map(|one| one.path).collect()
+    };
+    keeper.used.store(Bytes::mib(900).0, Ordering::Relaxed);
+    look(&server, true).await.unwrap();
+    assert_eq!(left().len(), 3, "below nine tenths all of it stays");
+    let asked = NewFolderBody {
+        name: "other".to_owned(),
+        ..NewFolderBody::default()
+    };
+    folders::create(&server, &boss, asked, None).await.unwrap();
+    let other = folders::get(&server, &boss, "other").await.unwrap().id;
+    let put = async |state: FolderState| {
+        let written = server
+            .catalog()
+            .write(Lane::Requests, "move a folder", move |rows| {
+                let mut folder = rows.folder(other)?.expect("a row").folder;
+                folder.state = state;
+                rows.put_folder(&folder)
+            });
+        written.await.unwrap();
+    };
+    put(FolderState::Transferring).await;
+    keeper.used.store(Bytes::gib(1).0, Ordering::Relaxed);
+    look(&server, true).await.unwrap();
+    assert_eq!(
+        left().len(),
+        3,
+        "its owner is not held to a limit while a folder moves"
+    );
+    put(FolderState::Ready).await;
+    let nine_tenths = Bytes::gib(1).0 / 10 * 9;
+    keeper
+        .used
+        .store(nine_tenths + (1 << 20), Ordering::Relaxed);
+    look(&server, true).await.unwrap();
+    assert_eq!(left(), ["new", "old"], "as much as is needed");
+    keeper.used.store(Bytes::gib(1).0, Ordering::Relaxed);
+    look(&server, true).await.unwrap();
+    assert_eq!(left(), ["new"], "what was just removed can be restored");
+    let told = server
+        .catalog()
+        .read_now("look for events", |view| view.events_of("data", 50));
+    let told = told.unwrap().into_iter();
+    let told = told.filter(|event| event.code == "folder.trash-gave-way");
+    assert_eq!(told.count(), 2);
 }
 
 #[tokio::test]
