@@ -48,6 +48,7 @@ pub mod ordered;
 pub mod position;
 pub mod removed;
 pub mod search;
+pub mod snapshots;
 mod sorted_names;
 pub mod staging;
 pub mod subfolders;
@@ -69,6 +70,8 @@ const DATA: &str = "data";
 /// What of a folder's directory holds files that are being uploaded, and what was removed of it.
 const STAGING: &str = "staging";
 const REMOVED: &str = "trash";
+/// What of a folder's directory holds earlier states of its files.
+const SNAPSHOTS: &str = "snapshots";
 
 /// The directory that sessions mount of a folder, whether it is there or not. It may lead through a link of ours into a scope
 /// that has to be entered first.
@@ -170,6 +173,8 @@ pub struct FolderStore {
     counts: subfolders::KeptCounts,
     /// Files whose text is written right now.
     texts: texts::TextsUnderWay,
+    /// File systems that were asked whether files share blocks there.
+    sharing: snapshots::KnownSharing,
 }
 
 impl FolderStore {
@@ -197,6 +202,7 @@ impl FolderStore {
             listings: sorted_names::KeptListings::default(),
             counts: subfolders::KeptCounts::default(),
             texts: texts::TextsUnderWay::default(),
+            sharing: snapshots::KnownSharing::default(),
         })
     }
 
@@ -422,6 +428,7 @@ impl FolderStore {
         for path in [
             found.staging(),
             found.removed(),
+            found.snapshots(),
             found.data(),
             found.own.clone(),
         ] {
@@ -500,8 +507,8 @@ impl FolderStore {
         Ok(())
     }
 
-    /// Counts what a folder takes of the disk, its own directory and uploads under way included; at most `most` names. Costs
-    /// a visit of each file.
+    /// Counts what a folder takes of the disk, its own directory and uploads under way included, and no snapshot; at most `most`
+    /// names. Costs a visit of each file.
     pub fn measure(&self, id: FolderId, most: u64) -> io::Result<Size> {
         let found = self.find(id)?.unwrap_or_else(|| self.plain(id));
         let mut size = trees::measure(&found.data(), most)?;
@@ -511,6 +518,12 @@ impl FolderStore {
             size.bytes = size.bytes.saturating_add(more.bytes);
         }
         Ok(size)
+    }
+
+    /// The same without what is not in its place: uploads under way, and what was removed.
+    pub fn measure_files(&self, id: FolderId, most: u64) -> io::Result<Size> {
+        let found = self.find(id)?.unwrap_or_else(|| self.plain(id));
+        trees::measure(&found.data(), most)
     }
 
     /// One page of a directory of a folder.

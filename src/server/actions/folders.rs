@@ -44,6 +44,7 @@ pub mod copies;
 pub mod files;
 pub mod notebook;
 pub mod sharing;
+pub mod snapshots;
 pub mod transfers;
 mod turns;
 pub mod uploads;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rules::folder::{Folder, FolderOwner, FolderState, MountAccess};
+use rules::folder_path::FolderPath;
 use rules::folder_rights::leads;
 use rules::names::{FolderId, OperationId, UserId};
 use rules::refusal::Refusal;
@@ -21,11 +22,12 @@ use store::quota::ScopePlace;
 
 use super::outcome::{JobFailure, JobProgress, JobResult};
 use super::runner::{JobKind, RunningJob};
+use crate::actions::folders::copies::ready;
 use crate::actions::folders::note;
 use crate::actions::storage::{folder_limit, refuse_beyond};
 use crate::appliance::lazy_stores::{folder_error, folder_failure};
 use crate::catalog::job_kinds::{
-    FOLDER_CLONE, FOLDER_TRANSFER, FolderCloneInput, FolderTransferInput,
+    FOLDER_CLONE, FOLDER_TRANSFER, FolderCloneInput, FolderTransferInput, SnapshotPart,
 };
 use crate::catalog::jobs::OperationRow;
 use crate::catalog::{ReadTransaction, Rows};
@@ -71,12 +73,24 @@ impl JobKind for CloneJobs {
         let input: FolderCloneInput = input(job.row)?;
         let (from, to, user) = (input.from, input.to, job.row.user);
         let store = server.folders()?;
-        let whole = store.measure(from, MAX_COUNTED).map_err(folder_failure)?;
+        let part = input.snapshot;
+        let bytes = match &part {
+            // As much at most, where it is a part of it.
+            Some(part) => {
+                let look = |view: &ReadTransaction<'_>| still_ready(view, from, part);
+                server.catalog().read_now("look at a snapshot", look)?
+            }
+            None => {
+                let whole = store.measure(from, MAX_COUNTED);
+                whole.map_err(folder_failure)?.bytes
+            }
+        };
+        let is_all = part.as_ref().is_none_or(|part| part.path.is_empty());
         let look = |view: &ReadTransaction<'_>| {
             let copy = copied(view, user, (from, to), now_of(&server))?;
-            match copy.volume {
-                Some(_) => Ok(()),
-                None => refuse_beyond(view, copy.owner, copy.domain, whole.bytes, now_of(&server)),
+            match copy.volume.is_none() && is_all {
+                true => refuse_beyond(view, copy.owner, copy.domain, bytes, now_of(&server)),
+                false => Ok(()),
             }
         };
         server
@@ -85,9 +99,22 @@ impl JobKind for CloneJobs {
         let allowed = |view: &ReadTransaction<'_>| {
             copied(view, user, (from, to), now_of(&server)).map(|_| ())
         };
-        let mut watch = watch(&server, job, whole.bytes, &allowed);
-        store.copy(from, to, &mut watch).map_err(folder_error)?;
+        let mut watch = watch(&server, job, bytes, &allowed);
+        match &part {
+            Some(part) => {
+                let path = FolderPath::parse(&part.path)?;
+                let from = (from, part.number);
+                store
+                    .copy_snapshot(from, &path, to, &mut watch)
+                    .map_err(folder_error)?;
+            }
+            None => store.copy(from, to, &mut watch).map_err(folder_error)?,
+        }
         Ok(Box::new(move |rows| {
+            if let Some(part) = &part {
+                // One that went meanwhile gave a part of its files.
+                still_ready(rows, from, part)?;
+            }
             let mut copy = copied(rows, user, (from, to), rows.now)?;
             copy.state = FolderState::Ready;
             rows.put_folder(&copy)?;
@@ -95,13 +122,11 @@ impl JobKind for CloneJobs {
             let actor = rows.user(user)?.map(|user| user.name.to_string());
             let told = format!("{}/{}", source.owner_name, source.folder.name);
             let actor = actor.unwrap_or_default();
-            note(
-                rows,
-                &actor,
-                &copy,
-                "folder.cloned",
-                (&told, copy.name.as_str()),
-            )?;
+            let code = match part {
+                Some(_) => "folder.snapshot-restored",
+                None => "folder.cloned",
+            };
+            note(rows, &actor, &copy, code, (&told, copy.name.as_str()))?;
             Ok(json!({"folder": to, "name": copy.name}))
         }))
     }
@@ -414,8 +439,23 @@ fn stand_still(job: &RunningJob<'_>) -> Result<(), JobFailure> {
     Ok(())
 }
 
+/// The bytes of a snapshot that is as it was when a copy of it was asked for.
+///
+/// Errors: `folder.snapshot-not-found`.
+fn still_ready(
+    view: &ReadTransaction<'_>,
+    folder: FolderId,
+    part: &SnapshotPart,
+) -> Result<u64, Failure> {
+    let found = ready(view, folder, part.number)?;
+    match found.created_at == part.created_at {
+        true => Ok(found.bytes.unwrap_or(0)),
+        false => Err(refusals::folder_snapshot_not_found(part.number).into()),
+    }
+}
+
 /// What a copy is told at each name and piece: how far it is, and whether it goes on.
-fn watch<'a>(
+pub(super) fn watch<'a>(
     server: &'a Server,
     job: &'a RunningJob<'a>,
     total: u64,

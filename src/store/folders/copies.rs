@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rules::folder_path::FolderPath;
 use rules::names::FolderId;
 use rules::refusals;
+use rules::units::Timestamp;
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags};
 use uuid::Uuid;
 
@@ -35,6 +36,14 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Refuses to go on where the caller may not copy any more.
 type MayCopy<'a> = &'a dyn Fn() -> Result<(), FolderError>;
+
+/// What is asked while a copy is made.
+#[derive(Clone, Copy)]
+struct CopyRights<'a> {
+    may: MayCopy<'a>,
+    /// Once, when all of it is there, before it is in its place.
+    last: MayCopy<'a>,
+}
 
 impl FolderStore {
     /// Copies to a place where nothing is yet. `may` is asked every second, and right before the copy is in its place.
@@ -69,9 +78,64 @@ impl FolderStore {
             &top,
             (from, to),
             (into.as_fd(), place.as_path()),
-            may,
+            CopyRights { may, last: may },
         );
         // Empty where the copy is in its place.
+        let cleared = trees::remove(&place);
+        made.map_err(|error| found.told(error))?;
+        cleared.map_err(fault(doing))
+    }
+
+    /// Puts a file, a link or a directory of a snapshot back into its folder, at `to`, with the directories above it. What
+    /// stands there is refused, or goes into the folder's trash where `replaces` says when; it stays until the copy is whole.
+    ///
+    /// Errors: as `copy_entry`.
+    pub fn restore_from_snapshot(
+        &self,
+        (id, number): (FolderId, u32),
+        (from, to): (&FolderPath, &FolderPath),
+        replaces: Option<Timestamp>,
+        may: MayCopy<'_>,
+    ) -> Result<(), FolderError> {
+        let doing = "restore a file of a snapshot";
+        refuse_top(from)?;
+        to.check_new()?;
+        let found = self.place_of(id)?;
+        let snapshot = FolderTop::open(&found.snapshots().join(number.to_string()))?;
+        // Of what the snapshot does not hold no directory is made.
+        let above = snapshot.directory(&from.parent())?;
+        let held = rustix::fs::statat(&above, from.name(), AtFlags::SYMLINK_NOFOLLOW);
+        held.map_err(failed(doing, from))?;
+        let top = found.top()?;
+        let into = top.made(&to.parent()).map_err(|error| found.told(error))?;
+        let is_taken = || rustix::fs::statat(&into, to.name(), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        if replaces.is_none() && is_taken() {
+            return Err(failed(doing, to)(rustix::io::Errno::EXIST));
+        }
+        let told = |error| found.told(fault(doing)(error));
+        make(&found.staging()).map_err(told)?;
+        let place = found
+            .staging()
+            .join(format!("{}{COPY_ENDING}", Uuid::now_v7()));
+        DirBuilder::new().mode(0o700).create(&place).map_err(told)?;
+        // Asked last before the copy is in its place.
+        let may_replace = || {
+            may()?;
+            match replaces {
+                Some(now) if is_taken() => self.remove_entry(id, to, now),
+                _ => Ok(()),
+            }
+        };
+        let made = self.copy_into(
+            &found,
+            &snapshot,
+            (from, to),
+            (into.as_fd(), place.as_path()),
+            CopyRights {
+                may,
+                last: &may_replace,
+            },
+        );
         let cleared = trees::remove(&place);
         made.map_err(|error| found.told(error))?;
         cleared.map_err(fault(doing))
@@ -83,7 +147,7 @@ impl FolderStore {
         top: &FolderTop,
         (from, to): (&FolderPath, &FolderPath),
         (into, place): (BorrowedFd<'_>, &Path),
-        may: MayCopy<'_>,
+        rights: CopyRights<'_>,
     ) -> Result<(), FolderError> {
         let doing = "copy a file of a folder";
         let begun = FolderTop::open(place)?;
@@ -99,7 +163,7 @@ impl FolderStore {
             left: MAX_COPIED,
             bytes_left: MAX_COPIED_BYTES,
             paths_left: MAX_COPIED_PATHS,
-            may,
+            may: rights.may,
             looked: Instant::now(),
         };
         let mut waiting = Vec::new();
@@ -110,7 +174,7 @@ impl FolderStore {
             copy.directory(&from, &to, &mut waiting)?;
         }
         let whole = begun.directory(&FolderPath::default())?;
-        may()?;
+        (rights.last)()?;
         let flags = RenameFlags::NOREPLACE;
         let moved = rustix::fs::renameat_with(&whole, name.name(), into, to.name(), flags);
         moved.map_err(failed(doing, to))?;
