@@ -329,6 +329,11 @@ async fn real_answers_have_the_shapes_of_the_document() {
         (&the_box.mina, "/api/v1/folders/data/usage", "FolderUsage"),
         (
             &the_box.mina,
+            "/api/v1/folders/data/snapshots",
+            "FolderSnapshots",
+        ),
+        (
+            &the_box.mina,
             "/api/v1/folders/data/removed",
             "RemovedEntryPage",
         ),

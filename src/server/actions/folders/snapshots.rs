@@ -25,7 +25,7 @@ use store::folders::failure::FolderError;
 use store::folders::listing::EntryQuery;
 use store::folders::position::EntryPosition;
 
-use super::copies::{begin_copy, begin_for, ready};
+use super::copies::{FolderOperation, begin_copy, begin_for, ready};
 use super::files::{
     DirectoryPage, FileDownload, MAX_PAGE_ENTRIES, MAX_WORDS, PAGE, change_files, download_of,
     folder_for, may_still, on_files, parsed, view,
@@ -119,6 +119,36 @@ pub async fn create(
         .await?;
     server.jobs().wake(FOLDER_SNAPSHOT)?;
     Ok(show(server, begun))
+}
+
+/// The snapshot of a folder that is on its way, as far as the caller may call it off; None for none.
+///
+/// Errors: as `list`.
+pub async fn under_way(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+) -> Result<Option<FolderOperation>, Failure> {
+    let folder = folder_for(server, caller, which, FolderVerb::Read)?;
+    let open = server
+        .catalog()
+        .read_now("list open work on folders", |view| view.open_operations())?;
+    let row = open.into_iter().find(|row| {
+        let input = serde_json::from_value::<FolderSnapshotInput>(row.input.clone());
+        row.kind == FOLDER_SNAPSHOT
+            && row.user == caller.subject.user
+            && input.is_ok_and(|input| input.folder == folder.id)
+    });
+    Ok(row.map(|row| {
+        let seen = server.jobs().progress(row.id);
+        let (done, total) = seen.map_or((0, 0), |seen| (seen.done, seen.total));
+        FolderOperation {
+            folder: folder.id,
+            operation: row.id,
+            done,
+            total,
+        }
+    }))
 }
 
 /// Removes a snapshot. The room that it takes comes back a moment later.
