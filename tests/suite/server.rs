@@ -17,6 +17,7 @@ mod folder_browsing;
 mod folder_files;
 mod folder_owners;
 mod folder_shares;
+mod folder_snapshots;
 mod forgotten;
 mod gpus;
 mod hand_over;

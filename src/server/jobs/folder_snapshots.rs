@@ -35,7 +35,7 @@ const AT_ONCE: usize = 2;
 /// Names that are counted to tell how far a snapshot is. Higher: it begins later. Lower: its progress is less true.
 const MAX_COUNTED: u64 = 1_000_000;
 /// Between two looks at schedules and at what has to go. Longer: room comes back later. Shorter: more reads.
-const LOOK: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_secs(5);
 /// Who removed one that gave way, in the journal.
 const ACTOR: &str = "retention";
 
