@@ -282,7 +282,8 @@ fn move_files(
     Ok(())
 }
 
-/// Writes that a folder is another owner's. What its former owner gave others ends: shares, and what members may do.
+/// Writes that a folder is another owner's. What its former owner gave others ends: shares, and what members may do;
+/// so does their schedule of snapshots, and those that are there go along.
 fn hand_over(
     rows: &Rows<'_>,
     user: UserId,
@@ -299,6 +300,7 @@ fn hand_over(
     arrive(rows, &mut after)?;
     rows.forget_folder_transfer(id)?;
     rows.forget_shares_of_folder(id)?;
+    rows.forget_snapshot_schedule(id)?;
     rows.put_folder(&after)?;
     rows.forget_storage()?;
     let named = rows.folder(id)?.ok_or_else(refusals::folder_not_found)?;
