@@ -1,6 +1,6 @@
 //! Copies the files of a folder into another one, and moves a folder into the scope of another owner. Blocks are shared where
-//! the file system can do that; snapshots are copies, too. Never follows a link, never leaves the file system, never writes beyond a limit, and shows
-//! nothing half-made: a copy is found by its row, a moved folder by its link.
+//! the file system can do that; snapshots are such copies, too. Never follows a link, never leaves the file system, never
+//! writes beyond a limit, and shows nothing half-made: a copy is found by its row, a moved folder by its link.
 
 use std::ffi::{CStr, CString};
 use std::fs::{File, FileTimes, Metadata, Permissions};
