@@ -544,3 +544,6 @@ fn begin_one(rows: &Rows<'_>, folder: FolderId) -> Result<(), Failure> {
     let who = (record.user, user.name.as_str());
     begin(rows, who, &found, &all, origin).map(|_| ())
 }
+
+#[cfg(test)]
+mod tests;
