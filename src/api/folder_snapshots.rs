@@ -49,6 +49,26 @@ impl From<FolderSnapshot> for FolderSnapshotView {
 /// How many scheduled snapshots are kept; 0: none is made, and those that are there stay.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = FolderSnapshotSchedule)]
+pub struct FolderSnapshotScheduleView {
+    pub hourly: u32,
+    pub daily: u32,
+    /// Weeks begin on Monday, 00:00 UTC.
+    pub weekly: u32,
+}
+
+impl From<SnapshotSchedule> for FolderSnapshotScheduleView {
+    fn from(schedule: SnapshotSchedule) -> Self {
+        Self {
+            hourly: schedule.hourly,
+            daily: schedule.daily,
+            weekly: schedule.weekly,
+        }
+    }
+}
+
+/// How many scheduled snapshots are to be kept.
+#[derive(Debug, Clone, Copy, Default, Deserialize, ToSchema)]
+#[schema(as = NewFolderSnapshotSchedule)]
 #[serde(default, deny_unknown_fields)]
 pub struct FolderSnapshotScheduleBody {
     #[schema(maximum = 48)]
@@ -58,16 +78,6 @@ pub struct FolderSnapshotScheduleBody {
     /// Weeks begin on Monday, 00:00 UTC.
     #[schema(maximum = 52)]
     pub weekly: u32,
-}
-
-impl From<SnapshotSchedule> for FolderSnapshotScheduleBody {
-    fn from(schedule: SnapshotSchedule) -> Self {
-        Self {
-            hourly: schedule.hourly,
-            daily: schedule.daily,
-            weekly: schedule.weekly,
-        }
-    }
 }
 
 impl From<FolderSnapshotScheduleBody> for SnapshotSchedule {
@@ -86,7 +96,7 @@ impl From<FolderSnapshotScheduleBody> for SnapshotSchedule {
 pub struct FolderSnapshotsView {
     /// Newest first.
     pub items: Vec<FolderSnapshotView>,
-    pub schedule: FolderSnapshotScheduleBody,
+    pub schedule: FolderSnapshotScheduleView,
     /// False where the file system of the folder cannot share blocks: then none can be made.
     pub offered: bool,
     /// Bytes that all snapshots of the owner's folders take by themselves.

@@ -113,6 +113,7 @@ fn named() -> Schemas {
     collect::<folder_browsing::FolderCopyBody>(&mut all);
     collect::<folder_snapshots::FolderSnapshotsView>(&mut all);
     collect::<folder_snapshots::FolderSnapshotScheduleBody>(&mut all);
+    collect::<folder_snapshots::FolderSnapshotScheduleView>(&mut all);
     collect::<folder_snapshots::NewFolderFromSnapshotBody>(&mut all);
     collect::<folder_snapshots::FolderSnapshotRestoreBody>(&mut all);
     collect::<presets::NewPresetBody>(&mut all);

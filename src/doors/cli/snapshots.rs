@@ -1,6 +1,6 @@
 //! The commands on snapshots of folders.
 
-use api::folder_snapshots::FolderSnapshotScheduleBody;
+use api::folder_snapshots::FolderSnapshotScheduleView;
 use api::operations::OperationView;
 use hyper::Method;
 use serde_json::{Value, json};
@@ -54,8 +54,8 @@ pub(super) async fn snapshot(
             });
             let path = format!("{}/schedule", path(&folder));
             let set = client.call(Method::PUT, &path, Extra::json(&body)).await?;
-            let set = Answer::<FolderSnapshotScheduleBody>::of(set.json()?)?;
-            let FolderSnapshotScheduleBody {
+            let set = Answer::<FolderSnapshotScheduleView>::of(set.json()?)?;
+            let FolderSnapshotScheduleView {
                 hourly,
                 daily,
                 weekly,

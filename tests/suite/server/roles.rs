@@ -56,7 +56,7 @@ fn body(route: &DocumentedRoute) -> String {
         Some("NewFolderCopy") => json!({"name": "copy"}).to_string(),
         Some("NewFolderFromSnapshot") => json!({"name": "earlier"}).to_string(),
         Some("FolderSnapshotRestore") => json!({"path": "a.txt"}).to_string(),
-        Some("FolderSnapshotSchedule") => {
+        Some("NewFolderSnapshotSchedule") => {
             json!({"hourly": 0, "daily": 1, "weekly": 0}).to_string()
         }
         Some("SessionPatch") => json!({"labels": {"a": "b"}}).to_string(),

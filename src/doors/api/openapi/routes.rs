@@ -1849,7 +1849,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         tag: "folders",
         summary: "Say how many hourly, daily and weekly snapshots of a folder are kept",
         needs: WRITE,
-        body: Some("FolderSnapshotSchedule"),
+        body: Some("NewFolderSnapshotSchedule"),
         answer: SuccessReply::Schema("FolderSnapshotSchedule"),
         refusals: &[400, 404, 409, 422, 429, 503],
         ..ROUTE

@@ -3,8 +3,8 @@
 //! reads them.
 
 use api::folder_snapshots::{
-    FolderSnapshotRestoreBody, FolderSnapshotScheduleBody, FolderSnapshotsView,
-    NewFolderFromSnapshotBody,
+    FolderSnapshotRestoreBody, FolderSnapshotScheduleBody, FolderSnapshotScheduleView,
+    FolderSnapshotsView, NewFolderFromSnapshotBody,
 };
 use api::folders::{FolderEntryQuery, FolderEntryView, NewFolderCopyBody};
 use api::operations::OperationView;
@@ -184,7 +184,7 @@ pub async fn set_schedule(
     caller: &Caller,
     which: &str,
     asked: FolderSnapshotScheduleBody,
-) -> Result<FolderSnapshotScheduleBody, Failure> {
+) -> Result<FolderSnapshotScheduleView, Failure> {
     allowed(caller, Permission::SessionsWrite)?;
     let schedule = SnapshotSchedule::from(asked);
     schedule.check()?;
