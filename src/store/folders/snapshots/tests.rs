@@ -1,3 +1,6 @@
+//! Snapshots on a Btrfs that each test mounts for itself: what they share, keep, and give back; and what a disk that shares no
+//! blocks is told.
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
