@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::names::FolderId;
 use crate::refusal::Refusal;
 use crate::refusals;
-use crate::units::Timestamp;
+use crate::units::{Bytes, Timestamp};
 
 /// Snapshots of one folder that users made by hand. Higher: a list of them is long. Lower: they have to remove some sooner.
 pub const MAX_HAND_SNAPSHOTS: usize = 32;
@@ -209,8 +209,8 @@ pub fn refuse_no_room(all: &[FolderSnapshot], bytes: u64, limit: u64) -> Result<
     let held: u64 = by_hand.filter_map(|one| one.bytes).sum();
     match held.saturating_add(bytes) > limit {
         true => Err(refusals::folder_snapshot_no_room(
-            crate::units::Bytes(held.saturating_add(bytes)),
-            crate::units::Bytes(limit),
+            Bytes(held.saturating_add(bytes)),
+            Bytes(limit),
         )),
         false => Ok(()),
     }
