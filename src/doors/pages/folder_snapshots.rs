@@ -15,9 +15,7 @@ use axum::routing::{get, post};
 use rules::codes::FOLDER_ENTRY_EXISTS;
 use rules::folder_path::FolderEntryKind;
 use rules::folder_rights::FolderRight;
-use rules::folder_snapshot::{
-    MAX_DAILY, MAX_HOURLY, MAX_WEEKLY, SnapshotOrigin, SnapshotState,
-};
+use rules::folder_snapshot::{MAX_DAILY, MAX_HOURLY, MAX_WEEKLY, SnapshotOrigin, SnapshotState};
 use rules::refusal::Refusal;
 use serde::Deserialize;
 use server::Failure;
