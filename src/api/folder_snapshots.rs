@@ -18,8 +18,8 @@ pub struct FolderSnapshotView {
     pub origin: SnapshotOrigin,
     #[schema(value_type = SnapshotStateShape)]
     pub state: SnapshotState,
-    /// No session could write while it was made: it is the folder of one moment. Else each file is whole, and the files are of
-    /// different moments.
+    /// While it was made no session could write, and no file was changed from outside: it is the folder of one moment. Else each
+    /// file is whole, and the files are of different moments.
     pub frozen: bool,
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Timestamp,
@@ -99,9 +99,10 @@ pub struct FolderSnapshotsView {
     pub schedule: FolderSnapshotScheduleView,
     /// False where the file system of the folder cannot share blocks: then none can be made.
     pub offered: bool,
-    /// Bytes that all snapshots of the owner's folders take by themselves.
+    /// Bytes that all snapshots of the owner's folders take by themselves; where `limit` is null, those of this folder.
     pub used: u64,
-    /// What they may, half of what the owner's folders may take; null on a volume, where no limit is held.
+    /// What they may, half of what the owner's folders may take; null on a volume, where no limit is held, and to those whom
+    /// the folder is shared with.
     pub limit: Option<u64>,
 }
 

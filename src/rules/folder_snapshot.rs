@@ -100,7 +100,8 @@ pub struct FolderSnapshot {
     pub number: u32,
     pub origin: SnapshotOrigin,
     pub state: SnapshotState,
-    /// No session could write meanwhile: it is the folder of one moment. Else each file is whole, and the tree is of several.
+    /// No session could write meanwhile, and no file was changed from outside: it is the folder of one moment. Else each file is
+    /// whole, and the tree is of several.
     pub is_frozen: bool,
     pub created_at: Timestamp,
     /// Who made it, or the schedule.
@@ -250,6 +251,20 @@ pub fn giving_way(all: &[FolderSnapshot], limit: u64) -> Vec<(FolderId, u32)> {
     gone
 }
 
+/// The scheduled snapshot of one folder that goes where the disk has no room for a new one: the oldest. The newest hourly, daily
+/// and weekly one stay, whatever else fills the disk. O(snapshots).
+pub fn first_to_go(all: &[FolderSnapshot]) -> Option<u32> {
+    let of = |origin: SnapshotOrigin| {
+        all.iter()
+            .filter(move |one| one.origin == origin && one.state == SnapshotState::Ready)
+            .map(|one| one.number)
+    };
+    let more = SnapshotOrigin::SCHEDULED
+        .into_iter()
+        .filter(|origin| of(*origin).count() > 1);
+    more.filter_map(|origin| of(origin).min()).min()
+}
+
 #[cfg(test)]
 mod tests {
     use uuid::Uuid;
@@ -351,6 +366,22 @@ mod tests {
         assert_eq!(refuse_no_room(&all, 60, 100), Ok(()));
         let refused = refuse_no_room(&all, 61, 100).expect_err("no room");
         assert_eq!(refused.code, "folder.snapshot-no-room");
+    }
+
+    #[test]
+    fn where_the_disk_is_full_the_oldest_scheduled_one_goes_and_the_newest_of_each_sort_stays() {
+        let mut all = vec![
+            one(1, SnapshotOrigin::Hand, 1, 40),
+            one(2, SnapshotOrigin::Weekly, 2, 30),
+            one(3, SnapshotOrigin::Hourly, 3, 30),
+        ];
+        assert_eq!(first_to_go(&all), None);
+        all.push(one(4, SnapshotOrigin::Hourly, 4, 30));
+        assert_eq!(first_to_go(&all), Some(3));
+        all[2].state = SnapshotState::Removing;
+        assert_eq!(first_to_go(&all), None, "it goes already");
+        all.push(one(5, SnapshotOrigin::Weekly, 5, 30));
+        assert_eq!(first_to_go(&all), Some(2));
     }
 
     #[test]

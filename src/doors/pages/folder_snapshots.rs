@@ -72,7 +72,7 @@ pub struct FolderSnapshotRow {
     pub size: String,
     /// Its files are all there.
     pub is_ready: bool,
-    /// No session could write meanwhile.
+    /// No file could change meanwhile.
     pub is_frozen: bool,
 }
 

@@ -448,7 +448,7 @@ CREATE TABLE folder_snapshot (
     number integer not null check (number > 0),
     origin text not null check (origin in ('hand', 'hourly', 'daily', 'weekly')),
     state text not null check (state in ('making', 'ready', 'removing')),
-    -- No session could write while it was made.
+    -- No session could write while it was made, and no file was changed from outside.
     is_frozen integer not null default 0 check (is_frozen in (0, 1)),
     created_at integer not null,
     -- Who made it, or set the schedule.

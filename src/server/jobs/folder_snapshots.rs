@@ -1,15 +1,16 @@
 //! Makes snapshots of folders, by hand and by schedule, and removes the files of those that went. A crash leaves an open row; the
 //! next start does all of it again. One that is not whole goes with its row. Scheduled ones give way where all snapshots of an
-//! owner would take more than they may; those by hand never do.
+//! owner would take more than they may, and one at a time where a new one found no room; those by hand never do.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::observe::chain;
+use rules::codes::{DISK_FULL, QUOTA_EXCEEDED};
 use rules::folder::{Folder, FolderState};
 use rules::folder_rights::FolderRight;
 use rules::folder_snapshot::{
-    FolderSnapshot, SnapshotState, giving_way, history_limit, refuse_no_room,
+    FolderSnapshot, SnapshotState, first_to_go, giving_way, history_limit, refuse_no_room,
 };
 use rules::names::{FolderId, OperationId, UserId};
 use rules::refusal::Refusal;
@@ -132,28 +133,40 @@ impl JobKind for SnapshotJobs {
         let store = server.folders()?;
         let whole = store.measure_files(folder, MAX_COUNTED);
         let whole = whole.map_err(folder_failure)?;
-        let look = |view: &ReadTransaction<'_>| {
+        let look = |view: &ReadTransaction<'_>| -> Result<_, Failure> {
             let (found, _) = making(view, user, (folder, number), server.clock().now())?;
             let limit = limit_of(view, &found, &server)?;
             if let Some((all, limit)) = limit {
                 refuse_no_room(&all, whole.bytes, limit)?;
             }
-            is_written(view, folder)
+            Ok((is_written(view, folder)?, found.used_at))
         };
-        let was_written = server
+        let (was_written, used_at) = server
             .catalog()
             .read_now("look at a folder to keep", look)?;
         let allowed = |view: &ReadTransaction<'_>| {
             making(view, user, (folder, number), server.clock().now()).map(|_| ())
         };
         let mut watch = watch(&server, job, whole.bytes, &allowed);
-        let size = store
-            .take_snapshot(folder, number, &mut watch)
-            .map_err(folder_error)?;
+        let size = match store.take_snapshot(folder, number, &mut watch) {
+            Ok(size) => size,
+            Err(error) => {
+                if matches!(error.code(), Some(DISK_FULL | QUOTA_EXCEEDED)) {
+                    make_room(&server, folder)?;
+                }
+                return Err(folder_error(error).into());
+            }
+        };
         let writing = server.clone();
         Ok(Box::new(move |rows| {
             let (found, mut made) = making(rows, user, (folder, number), rows.now)?;
-            made.is_frozen = !was_written && !is_written(rows, folder)?;
+            // Counted by now: the folder may have grown, and others may have been made meanwhile.
+            if let Some((all, limit)) = limit_of(rows, &found, &writing)? {
+                refuse_no_room(&all, size.bytes, limit)?;
+            }
+            // Launches and changes from outside leave another time there.
+            let is_touched = was_written || found.used_at != used_at;
+            made.is_frozen = !is_touched && !is_written(rows, folder)?;
             made.bytes = Some(size.bytes);
             made.entries = Some(size.entries);
             rows.end_snapshot(&made)?;
@@ -247,6 +260,18 @@ fn give_way(rows: &Rows<'_>, folder: &Folder, server: &Server) -> Result<(), Fai
         }
     }
     Ok(())
+}
+
+/// Lets the oldest scheduled snapshot of a folder go where there was no room for a new one: the next try finds more.
+fn make_room(server: &Server, folder: FolderId) -> Result<(), Failure> {
+    let what = "let a snapshot of a folder give way";
+    server.catalog().write_now(Lane::Loops, what, move |rows| {
+        let all = rows.folder_snapshots(folder)?;
+        match (first_to_go(&all), rows.folder(folder)?) {
+            (Some(number), Some(found)) => drop_all(rows, ACTOR, &found.folder, &[number]),
+            _ => Ok(()),
+        }
+    })
 }
 
 /// The folder and the snapshot of it that is on its way, for a user who may still make one.

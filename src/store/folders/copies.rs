@@ -20,7 +20,7 @@ use super::beneath::{FIRST_OWNER, FolderTop, give, sync};
 use super::failure::{FolderError, failed, fault, named};
 use super::found::FoundFolder;
 use super::staging::{COPY_ENDING, refuse_full_disk};
-use super::{DEFAULT_ACCESS, FolderStore, make, refuse_top};
+use super::{DEFAULT_ACCESS, FolderStore, made_trash, make, refuse_top, removed};
 use crate::trees;
 
 /// Names and bytes of one copy. Higher: a request takes the disk for longer. Lower: larger trees are copied inside sessions
@@ -37,12 +37,11 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Refuses to go on where the caller may not copy any more.
 type MayCopy<'a> = &'a dyn Fn() -> Result<(), FolderError>;
 
-/// What is asked while a copy is made.
+/// Where what a copy takes the place of goes.
 #[derive(Clone, Copy)]
-struct CopyRights<'a> {
-    may: MayCopy<'a>,
-    /// Once, when all of it is there, before it is in its place.
-    last: MayCopy<'a>,
+struct CopyReplaces<'a> {
+    trash: &'a Path,
+    now: Timestamp,
 }
 
 impl FolderStore {
@@ -78,7 +77,7 @@ impl FolderStore {
             &top,
             (from, to),
             (into.as_fd(), place.as_path()),
-            CopyRights { may, last: may },
+            (may, None),
         );
         // Empty where the copy is in its place.
         let cleared = trees::remove(&place);
@@ -87,7 +86,8 @@ impl FolderStore {
     }
 
     /// Puts a file, a link or a directory of a snapshot back into its folder, at `to`, with the directories above it. What
-    /// stands there is refused, or goes into the folder's trash where `replaces` says when; it stays until the copy is whole.
+    /// stands there is refused, or goes into the folder's trash where `replaces` says when: it stays until the copy is whole,
+    /// and then both change places at once. Without room for its place in the trash nothing is done.
     ///
     /// Errors: as `copy_entry`.
     pub fn restore_from_snapshot(
@@ -108,33 +108,24 @@ impl FolderStore {
         held.map_err(failed(doing, from))?;
         let top = found.top()?;
         let into = top.made(&to.parent()).map_err(|error| found.told(error))?;
-        let is_taken = || rustix::fs::statat(&into, to.name(), AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        if replaces.is_none() && is_taken() {
+        let taken = rustix::fs::statat(&into, to.name(), AtFlags::SYMLINK_NOFOLLOW);
+        if replaces.is_none() && taken.is_ok() {
             return Err(failed(doing, to)(rustix::io::Errno::EXIST));
         }
+        let trash = made_trash(&found)?;
+        let replaces = replaces.map(|now| CopyReplaces { trash: &trash, now });
         let told = |error| found.told(fault(doing)(error));
         make(&found.staging()).map_err(told)?;
         let place = found
             .staging()
             .join(format!("{}{COPY_ENDING}", Uuid::now_v7()));
         DirBuilder::new().mode(0o700).create(&place).map_err(told)?;
-        // Asked last before the copy is in its place.
-        let may_replace = || {
-            may()?;
-            match replaces {
-                Some(now) if is_taken() => self.remove_entry(id, to, now),
-                _ => Ok(()),
-            }
-        };
         let made = self.copy_into(
             &found,
             &snapshot,
             (from, to),
             (into.as_fd(), place.as_path()),
-            CopyRights {
-                may,
-                last: &may_replace,
-            },
+            (may, replaces),
         );
         let cleared = trees::remove(&place);
         made.map_err(|error| found.told(error))?;
@@ -147,7 +138,7 @@ impl FolderStore {
         top: &FolderTop,
         (from, to): (&FolderPath, &FolderPath),
         (into, place): (BorrowedFd<'_>, &Path),
-        rights: CopyRights<'_>,
+        (may, replaces): (MayCopy<'_>, Option<CopyReplaces<'_>>),
     ) -> Result<(), FolderError> {
         let doing = "copy a file of a folder";
         let begun = FolderTop::open(place)?;
@@ -163,7 +154,7 @@ impl FolderStore {
             left: MAX_COPIED,
             bytes_left: MAX_COPIED_BYTES,
             paths_left: MAX_COPIED_PATHS,
-            may: rights.may,
+            may,
             looked: Instant::now(),
         };
         let mut waiting = Vec::new();
@@ -174,10 +165,18 @@ impl FolderStore {
             copy.directory(&from, &to, &mut waiting)?;
         }
         let whole = begun.directory(&FolderPath::default())?;
-        (rights.last)()?;
-        let flags = RenameFlags::NOREPLACE;
-        let moved = rustix::fs::renameat_with(&whole, name.name(), into, to.name(), flags);
-        moved.map_err(failed(doing, to))?;
+        may()?;
+        match replaces {
+            Some(CopyReplaces { trash, now }) => {
+                let copy = (whole.as_fd(), name.name());
+                removed::replace(copy, (into, to), trash, now)?;
+            }
+            None => {
+                let flags = RenameFlags::NOREPLACE;
+                let moved = rustix::fs::renameat_with(&whole, name.name(), into, to.name(), flags);
+                moved.map_err(failed(doing, to))?;
+            }
+        }
         sync(into).map_err(fault(doing))
     }
 }

@@ -27,6 +27,9 @@ use crate::trees;
 const DOING: &str = "make a snapshot of a folder";
 /// File systems whose answer is kept. Higher: more memory. Lower: they are asked again, at the cost of one written block.
 const MAX_KNOWN: usize = 1024;
+/// What one name is counted with beside its blocks, which are shared: about its inode. Higher: folders of many small files have
+/// fewer snapshots. Lower: names alone fill the disk within the limit.
+const NAME: u64 = 512;
 /// Bytes of the file that is tried: more than a file system keeps beside the name.
 const TRIED: usize = 64 << 10;
 
@@ -37,7 +40,7 @@ pub(super) struct KnownSharing(Mutex<BTreeMap<u64, bool>>);
 /// What a snapshot holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotSize {
-    /// What its files would take by themselves.
+    /// What its files would take by themselves, their names included.
     pub bytes: u64,
     /// Files, directories and links.
     pub entries: u64,
@@ -95,7 +98,7 @@ impl FolderStore {
         let mut copy = TreeCopy::new(&found, found.disk(&self.folders), watch).sharing();
         copy.tree(&found.data(), &place)?;
         let size = SnapshotSize {
-            bytes: copy.done,
+            bytes: copy.done.saturating_add(copy.names.saturating_mul(NAME)),
             entries: copy.names,
         };
         for changed in [all.as_path(), found.own.as_path()] {

@@ -10,10 +10,10 @@ use api::folders::{FolderEntryQuery, FolderEntryView, NewFolderCopyBody};
 use api::operations::OperationView;
 use api::page::ListPage;
 use base::observe::chain;
-use rules::codes::OPERATION_TOO_MANY;
+use rules::codes::{DISK_FULL, DISK_READ_ONLY, OPERATION_TOO_MANY, QUOTA_EXCEEDED};
 use rules::folder::{Folder, FolderState};
 use rules::folder_path::FolderPath;
-use rules::folder_rights::{FolderRight, FolderVerb};
+use rules::folder_rights::{FolderRight, FolderVerb, speaks_for};
 use rules::folder_snapshot::{
     FolderSnapshot, MAX_HAND_SNAPSHOTS, SnapshotOrigin, SnapshotSchedule, SnapshotState,
     history_limit,
@@ -21,6 +21,7 @@ use rules::folder_snapshot::{
 use rules::names::{FolderId, OperationId, UserId};
 use rules::permissions::Permission;
 use rules::refusals;
+use store::folders::FolderStore;
 use store::folders::failure::FolderError;
 use store::folders::listing::EntryQuery;
 use store::folders::position::EntryPosition;
@@ -36,8 +37,14 @@ use crate::actions::operations::show;
 use crate::actions::storage::folder_limit;
 use crate::actions::{IdempotencyKey, Once, allowed, cursor};
 use crate::catalog::job_kinds::{FOLDER_SNAPSHOT, FolderSnapshotInput};
-use crate::catalog::{Lane, Rows};
+use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server, ServerFault};
+
+/// Scheduled snapshots that are on their way at once. Higher: at the full hour users cannot begin work of their own. Lower:
+/// some of them wait for longer.
+const MAX_SCHEDULED: usize = 4;
+/// Why a disk cannot be tried, which says nothing of whether it shares blocks.
+const UNTRIED: [&str; 3] = [DISK_FULL, DISK_READ_ONLY, QUOTA_EXCEEDED];
 
 /// The snapshots of a folder, its schedule, and whether one can be made where it lies.
 ///
@@ -48,18 +55,20 @@ pub async fn list(
     which: &str,
 ) -> Result<(Folder, FolderSnapshotsView), Failure> {
     let done = on_files(server, caller, which, FolderVerb::Read, |store, folder| {
-        store.shares_blocks(folder.id)
+        is_offered(store, folder.id)
     });
     let (folder, offered) = done.await?;
     let now = server.clock().now();
+    // What else its owner has is nothing to those whom it is shared with.
+    let is_told = folder.volume.is_none() && speaks_for(&caller.subject, folder.owner);
     server
         .catalog()
         .read("list snapshots of a folder", move |view| {
             let all = view.folder_snapshots(folder.id)?;
             let schedule = view.snapshot_schedule(folder.id)?;
-            let (used, limit) = match folder.volume {
-                Some(_) => (all.iter().filter_map(|one| one.bytes).sum(), None),
-                None => {
+            let (used, limit) = match is_told {
+                false => (all.iter().filter_map(|one| one.bytes).sum(), None),
+                true => {
                     let of_owner = view.snapshots_of_owner(folder.owner)?;
                     let most = folder_limit(view, folder.owner, folder.domain, now)?;
                     let used = of_owner.iter().filter_map(|one| one.bytes).sum();
@@ -384,11 +393,20 @@ pub async fn restore(
 /// Errors: as `create`.
 async fn refuse_unoffered(server: &Server, caller: &Caller, which: &str) -> Result<(), Failure> {
     let done = on_files(server, caller, which, FolderVerb::Share, |store, folder| {
-        store.shares_blocks(folder.id)
+        is_offered(store, folder.id)
     });
     match done.await? {
         (_, true) => Ok(()),
         (_, false) => Err(refusals::folder_snapshot_unavailable().into()),
+    }
+}
+
+/// Whether a snapshot can be made of a folder. A full or read-only disk cannot be tried: those that are there are listed and removed all the
+/// same, and who makes one is told what is lacking.
+fn is_offered(store: &FolderStore, folder: FolderId) -> Result<bool, FolderError> {
+    match store.shares_blocks(folder) {
+        Err(error) if error.code().is_some_and(|code| UNTRIED.contains(&code)) => Ok(true),
+        known => known,
     }
 }
 
@@ -480,23 +498,32 @@ fn words(schedule: SnapshotSchedule) -> String {
 }
 
 /// Begins the snapshots that schedules are due for. One that is refused is tried again in the next hour, and one for which too
-/// much is under way at the next look. O(schedules × snapshots).
+/// much is under way at the next look. O(schedules), and O(snapshots) of those that were not tried in this hour.
 pub(crate) async fn begin_due(server: &Server) -> Result<(), Failure> {
     let now = server.clock().now();
-    let due = server
+    let (due, mut room) = server
         .catalog()
         .read_now("look for snapshots that are due", |view| {
             let mut due = Vec::new();
             for record in view.snapshot_schedules()? {
-                let all = view.folder_snapshots(record.folder)?;
-                if record.schedule.due(&all, record.tried_at, now).is_some() {
+                let is_due = |all: &[FolderSnapshot]| {
+                    record.schedule.due(all, record.tried_at, now).is_some()
+                };
+                if is_due(&[]) && is_due(&view.folder_snapshots(record.folder)?) {
                     due.push(record.folder);
                 }
             }
-            Ok(due)
+            let open = match due.is_empty() {
+                true => 0,
+                false => scheduled_under_way(view)?,
+            };
+            Ok((due, MAX_SCHEDULED.saturating_sub(open)))
         })?;
-    let is_any = !due.is_empty();
+    let mut is_any = false;
     for folder in due {
+        if room == 0 {
+            break;
+        }
         let begun =
             server
                 .catalog()
@@ -504,7 +531,11 @@ pub(crate) async fn begin_due(server: &Server) -> Result<(), Failure> {
                     begin_one(rows, folder)
                 });
         match begun.await {
-            Ok(()) => {}
+            Ok(true) => {
+                room -= 1;
+                is_any = true;
+            }
+            Ok(false) => {}
             Err(Failure::Refusal(refusal)) if refusal.code == OPERATION_TOO_MANY => {}
             Err(failure) => {
                 tracing::warn!(%folder, error = %chain(&failure), "a scheduled snapshot is not made");
@@ -523,26 +554,43 @@ pub(crate) async fn begin_due(server: &Server) -> Result<(), Failure> {
     Ok(())
 }
 
-fn begin_one(rows: &Rows<'_>, folder: FolderId) -> Result<(), Failure> {
+/// How many scheduled snapshots are on their way. O(open operations).
+fn scheduled_under_way(view: &ReadTransaction<'_>) -> Result<usize, Failure> {
+    let mut count = 0;
+    for row in view.open_operations()? {
+        if row.kind != FOLDER_SNAPSHOT {
+            continue;
+        }
+        let Ok(input) = serde_json::from_value::<FolderSnapshotInput>(row.input) else {
+            continue;
+        };
+        let made = view.folder_snapshot(input.folder, input.number)?;
+        count += usize::from(made.is_some_and(|made| made.origin != SnapshotOrigin::Hand));
+    }
+    Ok(count)
+}
+
+/// Begins the one that is due of a folder; false where the user who set the schedule may not make one now.
+fn begin_one(rows: &Rows<'_>, folder: FolderId) -> Result<bool, Failure> {
     let Some(record) = rows.snapshot_schedule(folder)? else {
-        return Ok(());
+        return Ok(false);
     };
     let all = rows.folder_snapshots(folder)?;
     let Some(origin) = record.schedule.due(&all, record.tried_at, rows.now) else {
-        return Ok(());
+        return Ok(false);
     };
     rows.note_snapshot_try(folder)?;
     let found = rows.folder(folder)?.map(|found| found.folder);
     let Some(found) = found.filter(|found| found.state == FolderState::Ready) else {
-        return Ok(());
+        return Ok(false);
     };
     let user = rows.user(record.user)?.filter(|user| !user.suspended);
     let right = rows.right_to_files(record.user, &found, rows.now)?;
     let (Some(user), Some(FolderRight::Rwd)) = (user, right) else {
-        return Ok(());
+        return Ok(false);
     };
     let who = (record.user, user.name.as_str());
-    begin(rows, who, &found, &all, origin).map(|_| ())
+    begin(rows, who, &found, &all, origin).map(|_| true)
 }
 
 #[cfg(test)]

@@ -48,6 +48,17 @@ async fn a_schedule_that_is_due_begins_one_snapshot_and_rests_for_its_hour() {
 }
 
 #[tokio::test]
+async fn many_schedules_that_are_due_leave_room_for_other_work() {
+    let two = TwoDomains::open().await;
+    for number in 0..=MAX_SCHEDULED {
+        let id = two.made(&two.abe, &format!("data-{number}")).await.id;
+        schedule(&two, id, two.abe.subject.user).await;
+    }
+    begin_due(&two.server).await.unwrap();
+    assert_eq!(snapshots_begun(&two).await, MAX_SCHEDULED);
+}
+
+#[tokio::test]
 async fn a_schedule_of_a_user_without_the_right_begins_nothing() {
     let two = TwoDomains::open().await;
     let id = two.made(&two.abe, "data").await.id;
