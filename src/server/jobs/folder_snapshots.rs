@@ -77,7 +77,13 @@ pub(crate) async fn remove_dropped(server: &Server) -> Result<(), Failure> {
     let dropped = server
         .catalog()
         .read_now("look for removed snapshots", |view| {
-            view.snapshots_to_remove()
+            let mut dropped = Vec::new();
+            for one in view.snapshots_to_remove()? {
+                if !is_on_its_way(view, one.folder)? {
+                    dropped.push(one);
+                }
+            }
+            Ok(dropped)
         })?;
     for one in dropped {
         let store = server.folders()?;
@@ -97,9 +103,14 @@ pub(crate) async fn remove_dropped(server: &Server) -> Result<(), Failure> {
             Ok(()) => {
                 server
                     .catalog()
-                    .write(Lane::Loops, "forget a snapshot", move |rows| {
-                        rows.forget_snapshot(folder, number)
-                    })
+                    .write(
+                        Lane::Loops,
+                        "forget a snapshot",
+                        move |rows| match is_on_its_way(rows, folder)? {
+                            true => Ok(()),
+                            false => rows.forget_snapshot(folder, number),
+                        },
+                    )
                     .await?;
             }
             Err(failure) => {
@@ -108,6 +119,12 @@ pub(crate) async fn remove_dropped(server: &Server) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Whether the files of a folder are being copied to another owner: what is removed here is there by then, and goes there.
+fn is_on_its_way(view: &ReadTransaction<'_>, folder: FolderId) -> Result<bool, Failure> {
+    let found = view.folder(folder)?;
+    Ok(found.is_some_and(|found| found.folder.state == FolderState::Transferring))
 }
 
 /// The snapshots of one server.

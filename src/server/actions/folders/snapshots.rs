@@ -113,7 +113,9 @@ pub async fn create(
             move |rows| {
                 let folder = shared(rows, &asking, &which)?;
                 let all = rows.folder_snapshots(folder.id)?;
-                let by_hand = all.iter().filter(|one| one.origin == SnapshotOrigin::Hand);
+                let by_hand = all.iter().filter(|one| {
+                    one.origin == SnapshotOrigin::Hand && one.state != SnapshotState::Removing
+                });
                 if by_hand.count() >= MAX_HAND_SNAPSHOTS {
                     return Err(refusals::folder_snapshots_many(MAX_HAND_SNAPSHOTS).into());
                 }
