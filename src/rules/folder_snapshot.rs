@@ -252,7 +252,7 @@ pub fn giving_way(all: &[FolderSnapshot], limit: u64) -> Vec<(FolderId, u32)> {
 }
 
 /// The scheduled snapshot of one folder that goes where the disk has no room for a new one: the oldest. The newest hourly, daily
-/// and weekly one stay, whatever else fills the disk. O(snapshots).
+/// and weekly one stay, also where files of others fill the disk. O(snapshots).
 pub fn first_to_go(all: &[FolderSnapshot]) -> Option<u32> {
     let of = |origin: SnapshotOrigin| {
         all.iter()

@@ -264,8 +264,17 @@ fn move_files(
     let look = |view: &ReadTransaction<'_>| {
         let now = now_of(server);
         let folder = moving(view, user, to, id, now)?;
+        // Where limits are held, its snapshots are copied, and count, too.
+        let history: u64 = match store.keeper().enforcement().is_enforced() {
+            true => {
+                let all = view.folder_snapshots(id)?;
+                all.iter().filter_map(|one| one.bytes).sum()
+            }
+            false => 0,
+        };
         if folder.volume.is_none() {
-            refuse_beyond(view, to, folder.domain, whole.bytes, now)?;
+            let bytes = whole.bytes.saturating_add(history);
+            refuse_beyond(view, to, folder.domain, bytes, now)?;
         }
         folder_limit(view, to, folder.domain, now)
     };

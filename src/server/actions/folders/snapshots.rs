@@ -403,8 +403,8 @@ async fn refuse_unoffered(server: &Server, caller: &Caller, which: &str) -> Resu
     }
 }
 
-/// Whether a snapshot can be made of a folder. A full or read-only disk cannot be tried: those that are there are listed and removed all the
-/// same, and who makes one is told what is lacking.
+/// Whether a snapshot can be made of a folder. A full or read-only disk cannot be tried: those that are there are listed and
+/// removed all the same, and who makes one is told what is lacking.
 fn is_offered(store: &FolderStore, folder: FolderId) -> Result<bool, FolderError> {
     match store.shares_blocks(folder) {
         Err(error) if error.code().is_some_and(|code| UNTRIED.contains(&code)) => Ok(true),
