@@ -29,10 +29,7 @@ pub(super) async fn snapshot(
             }
         }
         SnapshotCommand::Create { folder, detach } => {
-            let made = client
-                .call(Method::POST, &path(&folder), Extra::default())
-                .await?;
-            let begun = Answer::<OperationView>::of(made.json()?)?;
+            let begun: Answer<OperationView> = client.send(&path(&folder), &json!({})).await?;
             return followed(client, view, begun, detach, "kept").await;
         }
         SnapshotCommand::Schedule {
