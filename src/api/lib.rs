@@ -16,6 +16,7 @@ pub mod environments;
 pub mod events;
 pub mod fair_share;
 pub mod folder_browsing;
+pub mod folder_snapshots;
 pub mod folders;
 pub mod gpus;
 pub mod history;

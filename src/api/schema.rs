@@ -9,10 +9,10 @@ use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
     allowances, announcements, apps, audit, branding, budgets, certificates, code_runs, commits,
-    courses, environments, events, fair_share, folder_browsing, folders, gpus, history, idle_rules,
-    images, invitations, mail, nodes, notices, operations, policies, presets, problem,
-    queue_rehearsal, reservations, resource_groups, rosters, second_factor, sessions, settings,
-    ssh, start_up, statements, storage, tenancy, usage, users, volumes, webhooks,
+    courses, environments, events, fair_share, folder_browsing, folder_snapshots, folders, gpus,
+    history, idle_rules, images, invitations, mail, nodes, notices, operations, policies, presets,
+    problem, queue_rehearsal, reservations, resource_groups, rosters, second_factor, sessions,
+    settings, ssh, start_up, statements, storage, tenancy, usage, users, volumes, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -112,6 +112,11 @@ fn named() -> Schemas {
     collect::<folder_browsing::WrittenFolderTextView>(&mut all);
     collect::<folder_browsing::NewFolderTextBody>(&mut all);
     collect::<folder_browsing::FolderCopyBody>(&mut all);
+    collect::<folder_snapshots::FolderSnapshotsView>(&mut all);
+    collect::<folder_snapshots::FolderSnapshotScheduleBody>(&mut all);
+    collect::<folder_snapshots::FolderSnapshotScheduleView>(&mut all);
+    collect::<folder_snapshots::NewFolderFromSnapshotBody>(&mut all);
+    collect::<folder_snapshots::FolderSnapshotRestoreBody>(&mut all);
     collect::<presets::NewPresetBody>(&mut all);
     collect::<presets::PresetPatchBody>(&mut all);
     collect::<courses::NewCourseBody>(&mut all);

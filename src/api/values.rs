@@ -14,6 +14,7 @@ use rules::fair_share::QueueOrder;
 use rules::folder::{FolderKind, FolderState, MountAccess};
 use rules::folder_path::FolderEntryKind;
 use rules::folder_rights::FolderRight;
+use rules::folder_snapshot::{SnapshotOrigin, SnapshotState};
 use rules::grants::GrantRole;
 use rules::idleness::{IdleAction, IdleLevel, IdleMatch};
 use rules::image::CatalogImage;
@@ -142,6 +143,23 @@ words! {
         Transferring,
         Trashed,
         Purging,
+    }
+}
+
+words! {
+    SnapshotOriginShape as SnapshotOrigin of SnapshotOrigin {
+        Hand,
+        Hourly,
+        Daily,
+        Weekly,
+    }
+}
+
+words! {
+    SnapshotStateShape as SnapshotState of SnapshotState {
+        Making,
+        Ready,
+        Removing,
     }
 }
 

@@ -19,6 +19,7 @@ mod fair_share;
 mod folder_browsing;
 mod folder_files;
 mod folder_shares;
+mod folder_snapshots;
 mod folder_transfers;
 mod folder_uploads;
 mod folders;
@@ -325,6 +326,34 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/folders/{id}/sessions", get(folder_shares::sessions))
         .route("/folders/{id}/leave", post(folder_shares::leave))
         .route("/folders/{id}/clone", post(folder_transfers::copy))
+        .route(
+            "/folders/{id}/snapshots",
+            get(folder_snapshots::list).post(folder_snapshots::create),
+        )
+        .route(
+            "/folders/{id}/snapshots/schedule",
+            put(folder_snapshots::set_schedule),
+        )
+        .route(
+            "/folders/{id}/snapshots/{number}",
+            delete(folder_snapshots::remove),
+        )
+        .route(
+            "/folders/{id}/snapshots/{number}/entries",
+            get(folder_snapshots::entries),
+        )
+        .route(
+            "/folders/{id}/snapshots/{number}/files",
+            get(folder_snapshots::file),
+        )
+        .route(
+            "/folders/{id}/snapshots/{number}/clone",
+            post(folder_snapshots::copy),
+        )
+        .route(
+            "/folders/{id}/snapshots/{number}/restore",
+            post(folder_snapshots::restore),
+        )
         .route(
             "/folders/{id}/transfer",
             post(folder_transfers::offer).delete(folder_transfers::withdraw),

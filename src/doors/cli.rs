@@ -48,6 +48,7 @@ mod rosters;
 mod second_factor;
 mod sessions;
 mod settings;
+mod snapshots;
 mod ssh;
 mod start_up;
 mod statement_verify;
@@ -239,6 +240,7 @@ async fn execute(
         Command::Course(request) => courses::course(&client, view, request).await,
         Command::App(request) => apps::app(&client, view, request).await,
         Command::Folder(request) => folders::folder(&client, view, request).await,
+        Command::Snapshot(request) => snapshots::snapshot(&client, view, request).await,
         Command::Preset(request) => presets::preset(&client, view, request).await,
         Command::Group(request) => resource_groups::group(&client, view, request).await,
         Command::Reservation(request) => reservations::reservation(&client, view, request).await,

@@ -33,6 +33,7 @@ pub mod folder_browsing;
 pub mod folder_files;
 pub mod folder_owners;
 pub mod folder_shares;
+pub mod folder_snapshots;
 pub mod folders;
 pub mod form_faults;
 pub mod gpus;
@@ -290,6 +291,7 @@ pub fn router(
         .merge(folder_browsing::router())
         .merge(folder_files::router())
         .merge(folder_owners::router())
+        .merge(folder_snapshots::router())
         .merge(folder_shares::router())
         .merge(presets::router())
         .merge(resource_groups::router())
@@ -588,6 +590,10 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "folder-saved" => t.folder_browsing_saved_now(of),
         "folder-copied" => t.folder_browsing_copied_now(of),
         "folder-uploaded" => t.folder_files_done(of),
+        "snapshot-making" => t.folder_snapshots_making_now().to_owned(),
+        "snapshot-removed" => t.folder_snapshots_removed_now().to_owned(),
+        "snapshot-restored" => t.folder_snapshots_restored_now(of),
+        "snapshot-schedule" => t.folder_snapshots_schedule_now().to_owned(),
         "preset-added" => t.presets_added_now(of),
         "preset-changed" => t.presets_changed_now(of),
         "preset-removed" => t.presets_removed_now().to_owned(),

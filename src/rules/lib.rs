@@ -33,6 +33,7 @@ pub mod findings;
 pub mod folder;
 pub mod folder_path;
 pub mod folder_rights;
+pub mod folder_snapshot;
 pub mod grants;
 pub mod hand_over;
 pub mod housekeeping;

@@ -36,6 +36,7 @@ pub(crate) mod external_users;
 pub(crate) mod fair_share;
 mod files;
 pub(crate) mod folder_shares;
+pub(crate) mod folder_snapshots;
 pub(crate) mod folder_transfers;
 pub(crate) mod folders;
 pub(crate) mod health;

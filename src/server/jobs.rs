@@ -8,6 +8,7 @@ pub(crate) mod directory;
 pub(crate) mod folder_copies;
 pub(crate) mod folder_limits;
 pub(crate) mod folder_shares;
+pub(crate) mod folder_snapshots;
 pub(crate) mod folders;
 pub(crate) mod gpu_self_test;
 pub(crate) mod import;

@@ -189,6 +189,9 @@ impl Server {
                         server: WeakServer(server.clone()),
                         data,
                     }),
+                    Arc::new(jobs::folder_snapshots::SnapshotJobs(WeakServer(
+                        server.clone(),
+                    ))),
                 ],
             ),
             lazy_stores,
@@ -305,13 +308,20 @@ impl Server {
     /// done now only costs images; the server serves all the same.
     fn go_on(&self) -> Result<(), Failure> {
         use catalog::job_kinds::{
-            FOLDER_CLONE, FOLDER_LIMIT, FOLDER_TRANSFER, GPU_TEST, IMAGE_IMPORT, SESSION_COMMIT,
+            FOLDER_CLONE, FOLDER_LIMIT, FOLDER_SNAPSHOT, FOLDER_TRANSFER, GPU_TEST, IMAGE_IMPORT,
+            SESSION_COMMIT,
         };
         let open = self
             .catalog()
             .read_now("look for open jobs", |view| view.open_operations())?;
         let any = |kind: &str| open.iter().any(|row| row.kind == kind);
-        for kind in [GPU_TEST, FOLDER_CLONE, FOLDER_LIMIT, FOLDER_TRANSFER] {
+        for kind in [
+            GPU_TEST,
+            FOLDER_CLONE,
+            FOLDER_LIMIT,
+            FOLDER_TRANSFER,
+            FOLDER_SNAPSHOT,
+        ] {
             if any(kind) {
                 self.jobs().wake(kind)?;
             }
@@ -509,7 +519,7 @@ pub fn forget_logs(
 }
 
 /// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail, folders,
-/// their shares, limits and volumes, likely starts, blobs of the registry. Runs until it is dropped; at most one a server.
+/// their shares, snapshots, limits and volumes, likely starts, blobs of the registry. Runs until it is dropped; at most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let backups = jobs::backup::keep_making(server.clone());
     let pages = keep_looking(server.clone());
@@ -521,6 +531,7 @@ pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     let mail = jobs::mail::keep(server.clone());
     let folders = jobs::folders::keep(server.clone());
     let shares = jobs::folder_shares::keep(server.clone());
+    let kept = jobs::folder_snapshots::keep(server.clone());
     let storage = jobs::storage::keep(server.clone());
     let volumes = jobs::volumes::keep(server.clone());
     let likely = snapshot::likely_starts::keep(server.clone());
@@ -528,7 +539,7 @@ pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {
     async {
         tokio::join!(
             backups, pages, history, audit, directory, hand_over, webhooks, mail, folders, shares,
-            storage, volumes, likely, blobs
+            kept, storage, volumes, likely, blobs
         );
     }
 }

@@ -52,6 +52,7 @@ pub mod position;
 mod races_test;
 pub mod removed;
 pub mod search;
+pub mod snapshots;
 mod sorted_names;
 pub mod staging;
 pub mod subfolders;
@@ -73,6 +74,8 @@ const DATA: &str = "data";
 /// What of a folder's directory holds files that are being uploaded, and what was removed of it.
 const STAGING: &str = "staging";
 const REMOVED: &str = "trash";
+/// What of a folder's directory holds earlier states of its files.
+const SNAPSHOTS: &str = "snapshots";
 
 /// The directory that sessions mount of a folder, whether it is there or not. It may lead through a link of ours into a scope
 /// that has to be entered first.
@@ -176,6 +179,8 @@ pub struct FolderStore {
     texts: texts::TextsUnderWay,
     /// What limits leave that the kernel does not hold.
     counted: counted::CountedLimits,
+    /// File systems that were asked whether files share blocks there.
+    sharing: snapshots::KnownSharing,
 }
 
 impl FolderStore {
@@ -204,6 +209,7 @@ impl FolderStore {
             counts: subfolders::KeptCounts::default(),
             texts: texts::TextsUnderWay::default(),
             counted: counted::CountedLimits::default(),
+            sharing: snapshots::KnownSharing::default(),
         })
     }
 
@@ -443,6 +449,7 @@ impl FolderStore {
         for path in [
             found.staging(),
             found.removed(),
+            found.snapshots(),
             found.data(),
             found.own.clone(),
         ] {
@@ -541,8 +548,8 @@ impl FolderStore {
         Ok(())
     }
 
-    /// Counts what a folder takes of the disk, its own directory and uploads under way included; at most `most` names. Costs
-    /// a visit of each file.
+    /// Counts what a folder takes of the disk, its own directory and uploads under way included, and no snapshot; at most `most`
+    /// names. Costs a visit of each file.
     pub fn measure(&self, id: FolderId, most: u64) -> io::Result<Size> {
         let found = self.find(id)?.unwrap_or_else(|| self.plain(id));
         let mut size = trees::measure(&found.data(), most)?;
@@ -552,6 +559,12 @@ impl FolderStore {
             size.bytes = size.bytes.saturating_add(more.bytes);
         }
         Ok(size)
+    }
+
+    /// The same without what is not in its place: uploads under way, and what was removed.
+    pub fn measure_files(&self, id: FolderId, most: u64) -> io::Result<Size> {
+        let found = self.find(id)?.unwrap_or_else(|| self.plain(id));
+        trees::measure(&found.data(), most)
     }
 
     /// One page of a directory of a folder.

@@ -18,6 +18,7 @@ mod folder_files;
 mod folder_owners;
 mod folder_rights;
 mod folder_shares;
+mod folder_snapshots;
 mod forgotten;
 mod gpus;
 mod hand_over;

@@ -12,6 +12,7 @@ use rules::folder_rights::FolderVerb;
 use rules::refusals;
 use rules::units::Timestamp;
 use serde::Deserialize;
+use server::access::Caller;
 use server::actions::folders::files::{self, FileDownload};
 
 use super::ApiContext;
@@ -28,7 +29,7 @@ const SANDBOX: &str = "default-src 'none'; sandbox";
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct FolderFileQuery {
-    path: String,
+    pub(super) path: String,
 }
 
 /// Which directory, in which form.
@@ -62,12 +63,22 @@ pub(super) async fn read(
     QueryParameters(query): QueryParameters<FolderFileQuery>,
 ) -> ApiResult {
     let file = files::open(&api.server, &caller, &id, &query.path).await?;
+    answer(&api, &caller, &headers, file)
+}
+
+/// A file that is open, or the part of it that is asked for.
+pub(super) fn answer(
+    api: &ApiContext,
+    caller: &Caller,
+    headers: &HeaderMap,
+    file: FileDownload,
+) -> ApiResult {
     let tag = format!("\"{}\"", file.tag);
-    if is_known(&headers, &tag) {
+    if is_known(headers, &tag) {
         let response = StatusCode::NOT_MODIFIED.into_response();
         return Ok(with_header(response, "etag", &tag));
     }
-    let (status, from, length) = match range_of(&headers, &file, &tag) {
+    let (status, from, length) = match range_of(headers, &file, &tag) {
         None => (StatusCode::OK, 0, file.size),
         Some(Some((from, length))) => (StatusCode::PARTIAL_CONTENT, from, length),
         Some(None) => {
@@ -85,7 +96,7 @@ pub(super) async fn read(
     });
     let body = download::leased(
         pieces,
-        files::lease(&api.server, &caller, folder, FolderVerb::Read),
+        files::lease(&api.server, caller, folder, FolderVerb::Read),
     );
     let response = kept((status, body).into_response(), &file.name, file.kind);
     let response = with_header(response, "etag", &tag);

@@ -141,7 +141,10 @@ fn operation(route: &DocumentedRoute) -> Value {
             (route.operation, *name),
             ("revokeGrant", "role")
                 | ("detachPolicy", "level")
-                | ("readFolderFile" | "readFolderText", "path")
+                | (
+                    "readFolderFile" | "readFolderSnapshotFile" | "readFolderText",
+                    "path"
+                )
         );
         let mut parameter = parameter("query", name, required);
         parameter["description"] = (*about).into();

@@ -288,6 +288,9 @@ pub enum Command {
     /// Folders: directories that outlive sessions, and that sessions mount
     #[command(subcommand, visible_alias = "folders")]
     Folder(FolderCommand),
+    /// Snapshots: earlier states of folders, by hand and by schedule
+    #[command(subcommand, visible_alias = "snapshots")]
+    Snapshot(SnapshotCommand),
     /// Volumes: mounted file systems that folders lie on
     #[command(subcommand, visible_alias = "volumes")]
     Volume(VolumeCommand),
@@ -3023,6 +3026,104 @@ pub struct ReservationFlags {
         help_heading = "Resources"
     )]
     pub mem: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SnapshotCommand {
+    /// List the snapshots of a folder, newest first
+    Ls {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+    },
+    /// Keep the files of a folder as they are now
+    #[command(after_help = "Example:\n  \
+        fardel snapshot create data\n\n\
+        Where a session may write meanwhile, each file is whole, and the files are of different moments.")]
+    Create {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        /// Do not wait for its end
+        #[arg(short, long)]
+        detach: bool,
+    },
+    /// Say how many scheduled snapshots of a folder are kept
+    #[command(after_help = "Examples:\n  \
+        fardel snapshot schedule data --hourly 24 --daily 7 --weekly 4\n  \
+        fardel snapshot schedule data --hourly 0\n\n\
+        What is left out stays. 0 makes no new ones, and those that are there stay.")]
+    Schedule {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        /// One an hour, and this many of them, at most 48
+        #[arg(long, value_name = "NUMBER")]
+        hourly: Option<u32>,
+        /// One a day, at most 31
+        #[arg(long, value_name = "NUMBER")]
+        daily: Option<u32>,
+        /// One a week, at most 52
+        #[arg(long, value_name = "NUMBER")]
+        weekly: Option<u32>,
+    },
+    /// Remove snapshots of a folder
+    Rm {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        #[arg(value_name = "NUMBER", required = true)]
+        numbers: Vec<u32>,
+    },
+    /// List a directory of a snapshot
+    #[command(after_help = "Example:\n  \
+        fardel snapshot files data 3 train")]
+    Files {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        #[arg(value_name = "NUMBER")]
+        number: u32,
+        /// A directory [default: the top]
+        #[arg(value_name = "PATH", default_value = "", hide_default_value = true)]
+        path: String,
+    },
+    /// Make a new folder of a snapshot
+    #[command(after_help = "Examples:\n  \
+        fardel snapshot clone data 3 data-of-monday\n  \
+        fardel snapshot clone data 3 train --path train")]
+    Clone {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        #[arg(value_name = "NUMBER")]
+        number: u32,
+        /// What the new folder is called
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// A file or a directory of it alone
+        #[arg(long, value_name = "PATH")]
+        path: Option<String>,
+        /// Whose it is to be: a project that you lead [default: your own]
+        #[arg(long, value_name = "PROJECT")]
+        project: Option<String>,
+        /// Do not wait for its end
+        #[arg(short, long)]
+        detach: bool,
+    },
+    /// Put a file or a directory of a snapshot back into its folder
+    #[command(after_help = "Examples:\n  \
+        fardel snapshot restore data 3 train/a.csv --replace\n  \
+        fardel snapshot restore data 3 train --to train-of-monday\n\n\
+        What stands there stays, unless --replace moves it into the trash of the folder.")]
+    Restore {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        #[arg(value_name = "NUMBER")]
+        number: u32,
+        #[arg(value_name = "PATH")]
+        path: String,
+        /// Where it is to be [default: where it was]
+        #[arg(long, value_name = "PATH")]
+        to: Option<String>,
+        /// Move what stands there into the trash
+        #[arg(long)]
+        replace: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

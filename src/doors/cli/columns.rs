@@ -13,6 +13,7 @@ use api::environments::EnvironmentView;
 use api::events::EventView;
 use api::fair_share::FairShareItem;
 use api::folder_browsing::SubfolderUsageView;
+use api::folder_snapshots::FolderSnapshotView;
 use api::folders::{
     FolderEntryView, FolderInvitationView, FolderOwnerKind, FolderSessionView, FolderShareView,
     FolderTransferView, FolderView, RemovedEntryView,
@@ -614,6 +615,20 @@ pub(super) const FOLDER_SHARES: &[Column<FolderShareView>] = &[
     column("BY", 2, |r, _| r.created_by.clone()),
     column("SINCE", 2, |r, _| r.created_at.to_string()),
     column("ID", 0, |r, _| r.id.to_string()),
+];
+
+pub(super) const SNAPSHOTS: &[Column<FolderSnapshotView>] = &[
+    column("NUMBER", 0, |r, _| r.number.to_string()),
+    column("MADE", 0, |r, _| r.created_at.to_string()),
+    column("STATE", 0, |r, _| r.state.word().to_owned()),
+    column("OF", 1, |r, _| r.origin.word().to_owned()),
+    column("FROZEN", 1, |r, _| r.frozen.to_string()),
+    column("SIZE", 1, |r, _| bytes(r.bytes.map(Bytes))),
+    column("ENTRIES", 2, |r, _| {
+        r.entries
+            .map_or_else(|| dash(""), |count| count.to_string())
+    }),
+    column("BY", 2, |r, _| r.created_by.clone()),
 ];
 
 pub(super) const FOLDER_SESSIONS: &[Column<FolderSessionView>] = &[

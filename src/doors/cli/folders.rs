@@ -297,7 +297,7 @@ async fn change(
 }
 
 /// Shows what comes of work on a folder, unless the user goes on with something else.
-async fn followed(
+pub(super) async fn followed(
     client: &HttpClient,
     view: &OutputStyle,
     begun: Answer<OperationView>,

@@ -603,6 +603,23 @@ const SUMMARIES: &[(&str, &str)] = &[
         "책임자의 예약 요청을 ID로, 이유와 함께 거부합니다",
     ),
     ("reservation withdraw", "내가 요청한 예약을 철회합니다"),
+    (
+        "snapshot",
+        "폴더의 이전 버전, 직접 만든 것과 자동으로 만든 것",
+    ),
+    ("snapshot ls", "폴더의 이전 버전을 새것부터 나열합니다"),
+    ("snapshot create", "폴더의 파일을 지금 그대로 남깁니다"),
+    (
+        "snapshot schedule",
+        "자동으로 만든 이전 버전을 몇 개 남길지 정합니다",
+    ),
+    ("snapshot rm", "폴더의 이전 버전을 지웁니다"),
+    ("snapshot files", "이전 버전의 디렉터리를 나열합니다"),
+    ("snapshot clone", "이전 버전으로 새 폴더를 만듭니다"),
+    (
+        "snapshot restore",
+        "이전 버전의 파일이나 디렉터리를 그 폴더로 되돌립니다",
+    ),
     ("storage", "폴더가 차지하는 크기, 사용자별 또는 하나씩"),
     (
         "storage ls",

@@ -83,7 +83,7 @@ macro_rules! chapter {
     };
 }
 
-const MANUAL: [ManualChapter; 49] = [
+const MANUAL: [ManualChapter; 50] = [
     chapter!("tasks", Use),
     chapter!("first-steps", Use),
     chapter!("launching", Use),
@@ -95,6 +95,7 @@ const MANUAL: [ManualChapter; 49] = [
     chapter!("apps", Use),
     chapter!("folders", Use),
     chapter!("folder-owners", Use),
+    chapter!("folder-snapshots", Use),
     chapter!("files", Use),
     chapter!("ssh", Use),
     chapter!("cli", Use),

@@ -45,6 +45,7 @@ pub mod files;
 pub mod limits;
 pub mod notebook;
 pub mod sharing;
+pub mod snapshots;
 pub mod transfers;
 mod turns;
 pub mod uploads;

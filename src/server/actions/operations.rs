@@ -8,7 +8,9 @@ use rules::refusals;
 use super::allowed;
 use crate::access::Caller;
 use crate::catalog::Lane;
-use crate::catalog::job_kinds::{FOLDER_CLONE, FOLDER_LIMIT, FOLDER_TRANSFER, SESSION_COMMIT};
+use crate::catalog::job_kinds::{
+    FOLDER_CLONE, FOLDER_LIMIT, FOLDER_SNAPSHOT, FOLDER_TRANSFER, SESSION_COMMIT,
+};
 use crate::catalog::jobs::OperationRow;
 use crate::{Failure, Server, ServerFault};
 
@@ -76,7 +78,7 @@ pub async fn cancel(
     find(server, caller, id)
 }
 
-/// Whether it makes an image of a session of the caller, or copies a folder for them, which they may call off without being
+/// Whether it makes an image of a session of the caller, or copies or keeps a folder for them, which they may call off without being
 /// an administrator.
 fn is_own_work(server: &Server, caller: &Caller, id: OperationId) -> bool {
     let Ok(found) = find(server, caller, id) else {
@@ -84,7 +86,9 @@ fn is_own_work(server: &Server, caller: &Caller, id: OperationId) -> bool {
     };
     let permission = match found.kind.as_str() {
         SESSION_COMMIT => Permission::ImagesWrite,
-        FOLDER_CLONE | FOLDER_LIMIT | FOLDER_TRANSFER => Permission::SessionsWrite,
+        FOLDER_CLONE | FOLDER_LIMIT | FOLDER_SNAPSHOT | FOLDER_TRANSFER => {
+            Permission::SessionsWrite
+        }
         _ => return false,
     };
     found.user == caller.subject.user && caller.subject.token_allows(permission).is_ok()

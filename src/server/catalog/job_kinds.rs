@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use rules::names::{ContainerName, FolderId, ImageId};
+use rules::units::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -16,6 +17,8 @@ pub(crate) const FOLDER_CLONE: &str = "folder.clone";
 pub(crate) const FOLDER_TRANSFER: &str = "folder.transfer";
 /// Moves a folder to a limit of its own, or back to that of its owner.
 pub(crate) const FOLDER_LIMIT: &str = "folder.limit";
+/// Makes a snapshot of a folder.
+pub(crate) const FOLDER_SNAPSHOT: &str = "folder.snapshot";
 /// The self-test of a GPU.
 pub(crate) const GPU_TEST: &str = "gpu.test";
 
@@ -62,6 +65,29 @@ pub(crate) struct FolderCloneInput {
     pub(crate) from: FolderId,
     /// Its row and its directory are there.
     pub(crate) to: FolderId,
+    /// What of a snapshot of `from` it is filled with; None: with the files that `from` has now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) snapshot: Option<SnapshotPart>,
+    /// What users read of the operation.
+    pub(crate) file: String,
+}
+
+/// All of a snapshot, or what lies at one path of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SnapshotPart {
+    pub(crate) number: u32,
+    /// When it was made: a later one may get its number.
+    pub(crate) created_at: Timestamp,
+    /// From the top of the folder; empty: all of it.
+    pub(crate) path: String,
+}
+
+/// Which snapshot of which folder is made, as its row keeps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FolderSnapshotInput {
+    pub(crate) folder: FolderId,
+    /// Its row is there.
+    pub(crate) number: u32,
     /// What users read of the operation.
     pub(crate) file: String,
 }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rules::folder::{Folder, FolderOwner, FolderState, MountAccess, ScopeOwner};
+use rules::folder_path::FolderPath;
 use rules::folder_rights::leads;
 use rules::names::{FolderId, OperationId, UserId};
 use rules::refusal::Refusal;
@@ -21,11 +22,12 @@ use store::quota::ScopePlace;
 
 use super::outcome::{JobFailure, JobProgress, JobResult};
 use super::runner::{JobKind, RunningJob};
+use crate::actions::folders::copies::ready;
 use crate::actions::folders::note;
 use crate::actions::storage::{folder_limit, refuse_beyond};
 use crate::appliance::lazy_stores::{folder_error, folder_failure};
 use crate::catalog::job_kinds::{
-    FOLDER_CLONE, FOLDER_TRANSFER, FolderCloneInput, FolderTransferInput,
+    FOLDER_CLONE, FOLDER_TRANSFER, FolderCloneInput, FolderTransferInput, SnapshotPart,
 };
 use crate::catalog::jobs::OperationRow;
 use crate::catalog::{ReadTransaction, Rows};
@@ -71,12 +73,24 @@ impl JobKind for CloneJobs {
         let input: FolderCloneInput = input(job.row)?;
         let (from, to, user) = (input.from, input.to, job.row.user);
         let store = server.folders()?;
-        let whole = store.measure(from, MAX_COUNTED).map_err(folder_failure)?;
+        let part = input.snapshot;
+        let bytes = match &part {
+            // As much at most, where it is a part of it.
+            Some(part) => {
+                let look = |view: &ReadTransaction<'_>| still_ready(view, from, part);
+                server.catalog().read_now("look at a snapshot", look)?
+            }
+            None => {
+                let whole = store.measure(from, MAX_COUNTED);
+                whole.map_err(folder_failure)?.bytes
+            }
+        };
+        let is_all = part.as_ref().is_none_or(|part| part.path.is_empty());
         let look = |view: &ReadTransaction<'_>| {
             let copy = copied(view, user, (from, to), now_of(&server))?;
-            match copy.volume {
-                Some(_) => Ok(()),
-                None => refuse_beyond(view, copy.owner, copy.domain, whole.bytes, now_of(&server)),
+            match copy.volume.is_none() && is_all {
+                true => refuse_beyond(view, copy.owner, copy.domain, bytes, now_of(&server)),
+                false => Ok(()),
             }
         };
         server
@@ -85,9 +99,22 @@ impl JobKind for CloneJobs {
         let allowed = |view: &ReadTransaction<'_>| {
             copied(view, user, (from, to), now_of(&server)).map(|_| ())
         };
-        let mut watch = watch(&server, job, whole.bytes, &allowed);
-        store.copy(from, to, &mut watch).map_err(folder_error)?;
+        let mut watch = watch(&server, job, bytes, &allowed);
+        match &part {
+            Some(part) => {
+                let path = FolderPath::parse(&part.path)?;
+                let from = (from, part.number);
+                store
+                    .copy_snapshot(from, &path, to, &mut watch)
+                    .map_err(folder_error)?;
+            }
+            None => store.copy(from, to, &mut watch).map_err(folder_error)?,
+        }
         Ok(Box::new(move |rows| {
+            if let Some(part) = &part {
+                // One that went meanwhile gave a part of its files.
+                still_ready(rows, from, part)?;
+            }
             let mut copy = copied(rows, user, (from, to), rows.now)?;
             copy.state = FolderState::Ready;
             rows.put_folder(&copy)?;
@@ -95,13 +122,11 @@ impl JobKind for CloneJobs {
             let actor = rows.user(user)?.map(|user| user.name.to_string());
             let told = format!("{}/{}", source.owner_name, source.folder.name);
             let actor = actor.unwrap_or_default();
-            note(
-                rows,
-                &actor,
-                &copy,
-                "folder.cloned",
-                (&told, copy.name.as_str()),
-            )?;
+            let code = match part {
+                Some(_) => "folder.snapshot-restored",
+                None => "folder.cloned",
+            };
+            note(rows, &actor, &copy, code, (&told, copy.name.as_str()))?;
             Ok(json!({"folder": to, "name": copy.name}))
         }))
     }
@@ -255,8 +280,17 @@ fn move_files(
     let look = |view: &ReadTransaction<'_>| {
         let now = now_of(server);
         let folder = moving(view, user, to, id, now)?;
+        // Where limits are held, its snapshots are copied, and count, too.
+        let history: u64 = match store.keeper().enforcement().is_enforced() {
+            true => {
+                let all = view.folder_snapshots(id)?;
+                all.iter().filter_map(|one| one.bytes).sum()
+            }
+            false => 0,
+        };
         if folder.volume.is_none() {
-            refuse_beyond(view, to, folder.domain, whole.bytes, now)?;
+            let bytes = whole.bytes.saturating_add(history);
+            refuse_beyond(view, to, folder.domain, bytes, now)?;
         }
         folder_limit(view, to, folder.domain, now)
     };
@@ -276,8 +310,8 @@ fn move_files(
     Ok(())
 }
 
-/// Writes that a folder is another owner's. What its former owner gave others ends: shares, and what members may do. It counts on
-/// the new one's limit.
+/// Writes that a folder is another owner's. What its former owner gave others ends: shares, and what members may do;
+/// so does their schedule of snapshots, and those that are there go along. It counts on the new one's limit.
 fn hand_over(
     rows: &Rows<'_>,
     user: UserId,
@@ -295,6 +329,7 @@ fn hand_over(
     arrive(rows, &mut after)?;
     rows.forget_folder_transfer(id)?;
     rows.forget_shares_of_folder(id)?;
+    rows.forget_snapshot_schedule(id)?;
     rows.put_folder(&after)?;
     rows.forget_storage()?;
     let named = rows.folder(id)?.ok_or_else(refusals::folder_not_found)?;
@@ -433,6 +468,21 @@ pub(super) fn stand_still(job: &RunningJob<'_>) -> Result<(), JobFailure> {
         std::thread::sleep(LOOK);
     }
     Ok(())
+}
+
+/// The bytes of a snapshot that is as it was when a copy of it was asked for.
+///
+/// Errors: `folder.snapshot-not-found`.
+fn still_ready(
+    view: &ReadTransaction<'_>,
+    folder: FolderId,
+    part: &SnapshotPart,
+) -> Result<u64, Failure> {
+    let found = ready(view, folder, part.number)?;
+    match found.created_at == part.created_at {
+        true => Ok(found.bytes.unwrap_or(0)),
+        false => Err(refusals::folder_snapshot_not_found(part.number).into()),
+    }
 }
 
 /// What a copy is told at each name and piece: how far it is, and whether it goes on.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rules::folder_path::FolderPath;
 use rules::names::FolderId;
 use rules::refusals;
+use rules::units::Timestamp;
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags};
 use uuid::Uuid;
 
@@ -19,7 +20,7 @@ use super::beneath::{FIRST_OWNER, FolderTop, give, sync};
 use super::failure::{FolderError, failed, fault, named};
 use super::found::FoundFolder;
 use super::staging::{COPY_ENDING, refuse_full_disk};
-use super::{DEFAULT_ACCESS, FolderStore, make, refuse_top};
+use super::{DEFAULT_ACCESS, FolderStore, made_trash, make, refuse_top, removed};
 use crate::trees;
 
 /// Names and bytes of one copy. Higher: a request takes the disk for longer. Lower: larger trees are copied inside sessions
@@ -35,6 +36,13 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Refuses to go on where the caller may not copy any more.
 type MayCopy<'a> = &'a dyn Fn() -> Result<(), FolderError>;
+
+/// Where what a copy takes the place of goes.
+#[derive(Clone, Copy)]
+struct CopyReplaces<'a> {
+    trash: &'a Path,
+    now: Timestamp,
+}
 
 impl FolderStore {
     /// Copies to a place where nothing is yet. `may` is asked every second, and right before the copy is in its place.
@@ -69,9 +77,56 @@ impl FolderStore {
             &top,
             (from, to),
             (into.as_fd(), place.as_path()),
-            may,
+            (may, None),
         );
         // Empty where the copy is in its place.
+        let cleared = trees::remove(&place);
+        made.map_err(|error| found.told(error))?;
+        cleared.map_err(fault(doing))
+    }
+
+    /// Puts a file, a link or a directory of a snapshot back into its folder, at `to`, with the directories above it. What
+    /// stands there is refused, or goes into the folder's trash where `replaces` says when: it stays until the copy is whole,
+    /// and then both change places at once. Without room for its place in the trash nothing is done.
+    ///
+    /// Errors: as `copy_entry`.
+    pub fn restore_from_snapshot(
+        &self,
+        (id, number): (FolderId, u32),
+        (from, to): (&FolderPath, &FolderPath),
+        replaces: Option<Timestamp>,
+        may: MayCopy<'_>,
+    ) -> Result<(), FolderError> {
+        let doing = "restore a file of a snapshot";
+        refuse_top(from)?;
+        to.check_new()?;
+        let found = self.place_of(id)?;
+        let snapshot = FolderTop::open(&found.snapshots().join(number.to_string()))?;
+        // Of what the snapshot does not hold no directory is made.
+        let above = snapshot.directory(&from.parent())?;
+        let held = rustix::fs::statat(&above, from.name(), AtFlags::SYMLINK_NOFOLLOW);
+        held.map_err(failed(doing, from))?;
+        let top = found.top()?;
+        let into = top.made(&to.parent()).map_err(|error| found.told(error))?;
+        let taken = rustix::fs::statat(&into, to.name(), AtFlags::SYMLINK_NOFOLLOW);
+        if replaces.is_none() && taken.is_ok() {
+            return Err(failed(doing, to)(rustix::io::Errno::EXIST));
+        }
+        let trash = made_trash(&found)?;
+        let replaces = replaces.map(|now| CopyReplaces { trash: &trash, now });
+        let told = |error| found.told(fault(doing)(error));
+        make(&found.staging()).map_err(told)?;
+        let place = found
+            .staging()
+            .join(format!("{}{COPY_ENDING}", Uuid::now_v7()));
+        DirBuilder::new().mode(0o700).create(&place).map_err(told)?;
+        let made = self.copy_into(
+            &found,
+            &snapshot,
+            (from, to),
+            (into.as_fd(), place.as_path()),
+            (may, replaces),
+        );
         let cleared = trees::remove(&place);
         made.map_err(|error| found.told(error))?;
         cleared.map_err(fault(doing))
@@ -83,7 +138,7 @@ impl FolderStore {
         top: &FolderTop,
         (from, to): (&FolderPath, &FolderPath),
         (into, place): (BorrowedFd<'_>, &Path),
-        may: MayCopy<'_>,
+        (may, replaces): (MayCopy<'_>, Option<CopyReplaces<'_>>),
     ) -> Result<(), FolderError> {
         let doing = "copy a file of a folder";
         let begun = FolderTop::open(place)?;
@@ -111,9 +166,17 @@ impl FolderStore {
         }
         let whole = begun.directory(&FolderPath::default())?;
         may()?;
-        let flags = RenameFlags::NOREPLACE;
-        let moved = rustix::fs::renameat_with(&whole, name.name(), into, to.name(), flags);
-        moved.map_err(failed(doing, to))?;
+        match replaces {
+            Some(CopyReplaces { trash, now }) => {
+                let copy = (whole.as_fd(), name.name());
+                removed::replace(copy, (into, to), trash, now)?;
+            }
+            None => {
+                let flags = RenameFlags::NOREPLACE;
+                let moved = rustix::fs::renameat_with(&whole, name.name(), into, to.name(), flags);
+                moved.map_err(failed(doing, to))?;
+            }
+        }
         sync(into).map_err(fault(doing))
     }
 }

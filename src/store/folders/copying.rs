@@ -1,6 +1,6 @@
 //! Copies the files of a folder into another one, and moves a folder into the scope of another owner. Blocks are shared where
-//! the file system can do that. Never follows a link, never leaves the file system, never writes beyond a limit, and shows
-//! nothing half-made: a copy is found by its row, a moved folder by its link.
+//! the file system can do that; snapshots are such copies, too. Never follows a link, never leaves the file system, never
+//! writes beyond a limit, and shows nothing half-made: a copy is found by its row, a moved folder by its link.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File, FileTimes, Metadata, Permissions};
@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use uuid::Uuid;
 
 use super::beneath::FolderTop;
-use super::failure::{FolderError, fault};
+use super::failure::{FolderError, failed, fault};
 use super::found::FoundFolder;
 use super::{
     DATA, FolderLimit, FolderStore, REMOVED, TRASH, directory, give, make, open_to_all, scope_of,
@@ -152,6 +152,10 @@ impl FolderStore {
         if found.removed().is_dir() {
             copy.tree(&found.removed(), &target.removed())?;
         }
+        if found.snapshots().is_dir() {
+            make(&target.snapshots()).map_err(told)?;
+            copy.tree(&found.snapshots(), &target.snapshots())?;
+        }
         self.lead_to(id, &own).map_err(told)?;
         self.forget_former(id, before).map_err(told)
     }
@@ -215,11 +219,16 @@ impl FolderStore {
 }
 
 /// A copy of one tree into a folder.
-struct TreeCopy<'a, 'w> {
+pub(super) struct TreeCopy<'a, 'w> {
     into: &'a FoundFolder,
     disk: &'a Path,
     watch: &'a mut CopyWatch<'w>,
-    done: u64,
+    /// Bytes that were copied, or shared.
+    pub(super) done: u64,
+    /// Files, directories and links that were.
+    pub(super) names: u64,
+    /// Blocks are shared there: a file takes as many bytes of the limit as it has, and next to none of the disk.
+    shares: bool,
     device: u64,
     piece: Vec<u8>,
 }
@@ -233,22 +242,63 @@ struct CopyLevel {
 }
 
 impl<'a, 'w> TreeCopy<'a, 'w> {
-    fn new(into: &'a FoundFolder, disk: &'a Path, watch: &'a mut CopyWatch<'w>) -> Self {
+    pub(super) fn new(into: &'a FoundFolder, disk: &'a Path, watch: &'a mut CopyWatch<'w>) -> Self {
         Self {
             into,
             disk,
             watch,
             done: 0,
+            names: 0,
+            shares: false,
             device: 0,
             piece: vec![0; usize::try_from(PIECE).unwrap_or(1 << 20)],
         }
     }
 
+    /// The same where the file system is known to share blocks.
+    pub(super) fn sharing(self) -> Self {
+        Self {
+            shares: true,
+            ..self
+        }
+    }
+
     /// Copies what lies in one directory into another one, which is empty, and keeps it over a loss of power.
-    fn tree(&mut self, from: &Path, to: &Path) -> Result<(), FolderError> {
+    pub(super) fn tree(&mut self, from: &Path, to: &Path) -> Result<(), FolderError> {
         let top = FolderTop::open(from)?.directory(&FolderPath::default())?;
+        self.below(top.into(), to)
+    }
+
+    /// Copies one file or link of a directory into another one, which is empty; of a directory what lies in it.
+    ///
+    /// Errors: `folder.entry-not-found`, `folder.entry-link`.
+    pub(super) fn part(
+        &mut self,
+        from: &FolderTop,
+        path: &FolderPath,
+        to: &Path,
+    ) -> Result<(), FolderError> {
+        if path.is_top() {
+            return self.below(from.directory(path)?.into(), to);
+        }
+        let above = File::from(from.directory(&path.parent())?);
+        let stat = statat(&above, path.name(), AtFlags::SYMLINK_NOFOLLOW);
+        let stat = stat.map_err(failed(DOING, path))?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            return self.below(from.directory(path)?.into(), to);
+        }
+        let name = CString::new(path.name()).map_err(|error| self.fault(error))?;
+        let to = File::from(FolderTop::open(to)?.directory(&FolderPath::default())?);
+        self.device = above.metadata().map_err(|error| self.fault(error))?.dev();
+        let whole = to.try_clone().map_err(|error| self.fault(error))?;
+        let level = self.level(&above, to)?;
+        self.entry(&level, &name, 1)?;
+        syncfs(&whole).map_err(|error| self.fault(error))
+    }
+
+    fn below(&mut self, top: File, to: &Path) -> Result<(), FolderError> {
         let to = FolderTop::open(to)?.directory(&FolderPath::default())?;
-        let (top, to) = (File::from(top), File::from(to));
+        let to = File::from(to);
         self.device = top.metadata().map_err(|error| self.fault(error))?.dev();
         let whole = to.try_clone().map_err(|error| self.fault(error))?;
         let mut levels = vec![self.level(&top, to)?];
@@ -293,6 +343,7 @@ impl<'a, 'w> TreeCopy<'a, 'w> {
         depth: usize,
     ) -> Result<Option<CopyLevel>, FolderError> {
         (self.watch)(self.done)?;
+        self.names += 1;
         let here = level.from.fd().map_err(|error| self.fault(error))?;
         let stat = match statat(here, name, AtFlags::SYMLINK_NOFOLLOW) {
             // It is gone since it was listed.
@@ -362,7 +413,14 @@ impl<'a, 'w> TreeCopy<'a, 'w> {
     fn file(&mut self, from: &File, level: &CopyLevel, name: &CStr) -> Result<(), FolderError> {
         let like = from.metadata().map_err(|error| self.fault(error))?;
         let taken = like.blocks().saturating_mul(512);
-        self.room(taken.min(like.len()).max(BLOCK))?;
+        let most = taken.min(like.len()).max(BLOCK);
+        match self.shares {
+            true => {
+                self.into.refuse_beyond_limit(most)?;
+                refuse_full_disk(self.disk, BLOCK)?;
+            }
+            false => self.room(most)?,
+        }
         let to = rustix::fs::openat(&level.to, name, NEW_FILE, Mode::RUSR | Mode::WUSR);
         let to = File::from(to.map_err(|error| self.fault(error))?);
         match ioctl_ficlone(&to, from) {

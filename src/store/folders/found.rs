@@ -11,7 +11,7 @@ use rules::storage::{StorageLevel, level};
 use super::beneath::FolderTop;
 use super::counted::FolderCount;
 use super::failure::{FolderError, fault};
-use super::{DATA, REMOVED, STAGING};
+use super::{DATA, REMOVED, SNAPSHOTS, STAGING};
 use crate::quota::{ScopeKeeper, ScopeLease, ScopePlace};
 use crate::volumes::OpenVolume;
 
@@ -43,6 +43,11 @@ impl FoundFolder {
     /// Where what was removed lies, on the same one.
     pub(super) fn removed(&self) -> PathBuf {
         self.own.join(REMOVED)
+    }
+
+    /// Where earlier states of its files lie, each in a directory that its number names.
+    pub(super) fn snapshots(&self) -> PathBuf {
+        self.own.join(SNAPSHOTS)
     }
 
     /// What tells how much room there is for more files of it: `folders`, but for one on a volume.

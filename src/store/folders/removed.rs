@@ -6,7 +6,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -109,6 +109,61 @@ pub(super) fn take_for_good(
         taken => taken.map_err(failed(doing, path))?,
     }
     sync(parent.as_fd()).map_err(fault(doing))
+}
+
+/// Puts a copy that is whole in the place of what is at `path`, whose last name lies in `into`: that goes to where the copy was
+/// laid in the trash, by one exchange, so that something stands there at each moment. Where nothing stands there any more,
+/// the copy takes the place alone. A crash before it leaves the copy in the trash. Never removes for good: without room for
+/// one more name nothing is done.
+pub(super) fn replace(
+    (whole, copy): (BorrowedFd<'_>, &[u8]),
+    (into, path): (BorrowedFd<'_>, &FolderPath),
+    trash: &Path,
+    now: Timestamp,
+) -> Result<(), FolderError> {
+    let doing = "replace a file of a folder";
+    let item = trash.join(Uuid::now_v7().to_string());
+    let note = RemovedNote {
+        path: path.to_string(),
+        removed_at: now,
+    };
+    let clear = || {
+        let _ = fs::remove_file(item.join(NOTE));
+        let _ = fs::remove_dir(&item);
+    };
+    let kept = match begin(&item, &note) {
+        Ok(kept) => kept,
+        Err(error) => {
+            clear();
+            return Err(fault(doing)(error));
+        }
+    };
+    let alone = RenameFlags::NOREPLACE;
+    if let Err(error) = rustix::fs::renameat_with(&whole, copy, &kept, WHAT, alone) {
+        clear();
+        return Err(fault(doing)(error.into()));
+    }
+    let exchange = RenameFlags::EXCHANGE;
+    match rustix::fs::renameat_with(&kept, WHAT, into, path.name(), exchange) {
+        Ok(()) => {
+            sync(kept.as_fd()).map_err(fault(doing))?;
+            let names = opened(trash).and_then(|trash| sync(trash.as_fd()));
+            return names.map_err(fault(doing));
+        }
+        Err(Errno::NOENT) => {}
+        Err(error) => {
+            // Who called removes it there.
+            let _ = rustix::fs::renameat_with(&kept, WHAT, &whole, copy, alone);
+            clear();
+            return Err(failed(doing, path)(error));
+        }
+    }
+    let moved = rustix::fs::renameat_with(&kept, WHAT, into, path.name(), alone);
+    if moved.is_err() {
+        let _ = rustix::fs::renameat_with(&kept, WHAT, &whole, copy, alone);
+    }
+    clear();
+    moved.map_err(failed(doing, path))
 }
 
 /// Makes the place of one that is removed, with what is known of it.
@@ -418,6 +473,38 @@ mod tests {
         assert!(size >= 1 << 20, "{size}");
         let none = store.removed_size(ID, Uuid::nil(), 100).expect("nothing");
         assert_eq!(none, 0);
+    }
+
+    #[test]
+    fn a_copy_changes_places_with_what_stands_there_and_the_trash_keeps_that() {
+        let (data, store, place) = opened();
+        fs::create_dir(place.join("a")).expect("made");
+        fs::write(place.join("a/old"), "old").expect("written");
+        let trash = place.with_file_name("trash");
+        fs::create_dir(&trash).expect("made");
+        let beside = data.path().join("beside");
+        fs::create_dir(&beside).expect("made");
+        let whole = super::opened(&beside).expect("open");
+        let into = super::opened(&place).expect("open");
+        let replace = |trash: &Path| {
+            let copy = (whole.as_fd(), b"copy".as_slice());
+            code(replace(copy, (into.as_fd(), &path("a")), trash, NOW))
+        };
+        fs::write(beside.join("copy"), "new").expect("written");
+        assert_eq!(replace(&place.join("none")), "fault", "no trash");
+        assert!(place.join("a/old").is_file() && beside.join("copy").is_file());
+        assert_eq!(replace(&trash), "done");
+        assert_eq!(fs::read_to_string(place.join("a")).expect("there"), "new");
+        let removed = store.removed(ID).expect("a list");
+        assert_eq!(removed.len(), 1);
+        assert_eq!(removed[0].path, "a");
+        assert_eq!(removed[0].kind, FolderEntryKind::Directory);
+        fs::remove_file(place.join("a")).expect("removed");
+        fs::write(beside.join("copy"), "newer").expect("written");
+        assert_eq!(replace(&trash), "done", "nothing stands there");
+        assert_eq!(fs::read_to_string(place.join("a")).expect("there"), "newer");
+        assert_eq!(store.removed(ID).expect("a list").len(), 1);
+        assert_eq!(fs::read_dir(&trash).expect("a directory").count(), 1);
     }
 
     #[test]

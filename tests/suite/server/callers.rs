@@ -260,8 +260,20 @@ fn of_folder_files(path: &str) -> bool {
     let first = below.and_then(|below| below.split('/').next());
     first.is_some_and(|first| {
         [
-            "entries", "files", "archive", "mkdir", "move", "remove", "removed", "uploads",
-            "clone", "search", "usage", "copy", "text",
+            "entries",
+            "files",
+            "archive",
+            "mkdir",
+            "move",
+            "remove",
+            "removed",
+            "uploads",
+            "clone",
+            "search",
+            "usage",
+            "copy",
+            "text",
+            "snapshots",
         ]
         .contains(&first)
     })

@@ -370,7 +370,8 @@ fn no_port_of_a_server_answers_anything_without_credentials() {
                     .replace("{id}", "x")
                     .replace("{port}", "1")
                     .replace("{app}", "1")
-                    .replace("{share}", "x"),
+                    .replace("{share}", "x")
+                    .replace("{number}", "1"),
             )
         })
         .collect();

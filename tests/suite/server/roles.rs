@@ -43,6 +43,7 @@ fn filled(route: &DocumentedRoute, things: &Things<'_>) -> String {
         .replace("{port}", "8080")
         .replace("{app}", "8080")
         .replace("{share}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
+        .replace("{number}", "1")
         .replace("{id}", "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f")
 }
 
@@ -53,6 +54,11 @@ fn body(route: &DocumentedRoute) -> String {
         Some("CommitRequest") => json!({"reference": "tools:1"}).to_string(),
         Some("CodeRunRequest") => json!({"mode": "restart"}).to_string(),
         Some("NewFolderCopy") => json!({"name": "copy"}).to_string(),
+        Some("NewFolderFromSnapshot") => json!({"name": "earlier"}).to_string(),
+        Some("FolderSnapshotRestore") => json!({"path": "a.txt"}).to_string(),
+        Some("NewFolderSnapshotSchedule") => {
+            json!({"hourly": 0, "daily": 1, "weekly": 0}).to_string()
+        }
         Some("SessionPatch") => json!({"labels": {"a": "b"}}).to_string(),
         Some("NewUser") => {
             json!({"name": "new.one", "password": super::the_box::PASSWORD}).to_string()

@@ -272,6 +272,42 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["declineFolder"],
         &["folder decline 019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"],
     ),
+    (
+        "GET /folders/{id}/snapshots",
+        &["listFolderSnapshots"],
+        &["snapshot ls x"],
+    ),
+    (
+        "POST /folders/{id}/snapshots",
+        &["createFolderSnapshot"],
+        &["snapshot create x"],
+    ),
+    (
+        "POST /folders/{id}/snapshots/schedule",
+        &["setFolderSnapshotSchedule"],
+        &["snapshot schedule x --daily 7"],
+    ),
+    (
+        "POST /folders/{id}/snapshots/remove",
+        &["removeFolderSnapshot"],
+        &["snapshot rm x 3"],
+    ),
+    (
+        "GET /folders/{id}/snapshots/{number}",
+        &["listFolderSnapshotEntries"],
+        &["snapshot files x 3 train"],
+    ),
+    ("", &["readFolderSnapshotFile"], &[]),
+    (
+        "POST /folders/{id}/snapshots/{number}/clone",
+        &["cloneFolderSnapshot"],
+        &["snapshot clone x 3 y --path train"],
+    ),
+    (
+        "POST /folders/{id}/snapshots/{number}/restore",
+        &["restoreFolderSnapshot"],
+        &["snapshot restore x 3 train/a.csv --replace"],
+    ),
     ("", &["listStorage"], &["folder usage", "storage ls"]),
     (
         "GET /folders/{id}/files",
@@ -1275,6 +1311,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/volumes.rs"),
         include_str!("../../../src/doors/pages/folder_owners.rs"),
         include_str!("../../../src/doors/pages/folder_shares.rs"),
+        include_str!("../../../src/doors/pages/folder_snapshots.rs"),
         include_str!("../../../src/doors/pages/apps.rs"),
         include_str!("../../../src/doors/pages/commits.rs"),
         include_str!("../../../src/doors/pages/presets.rs"),

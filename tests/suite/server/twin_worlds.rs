@@ -25,7 +25,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 67] = [
+const PAGES: [&str; 69] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -77,6 +77,8 @@ const PAGES: [&str; 67] = [
     "/folders/FOLDER/removed",
     "/folders/FOLDER/sharing",
     "/folders/FOLDER/owner",
+    "/folders/FOLDER/snapshots",
+    "/folders/FOLDER/snapshots/1",
     "/folders/FOLDER/entry?path=WORD",
     "/folders/FOLDER/remove?path=WORD",
     "/presets",
@@ -501,6 +503,7 @@ fn parameters(route: &DocumentedRoute) -> String {
         .replace("{port}", "8080")
         .replace("{app}", "8080")
         .replace("{share}", "SESSION")
+        .replace("{number}", "1")
         .replace("{id}", "SESSION")
         .replace("{name}", "WORD")
 }

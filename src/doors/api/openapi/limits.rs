@@ -500,6 +500,7 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/FolderPatch/properties/name", own_folder()),
         ("/FolderAdoption/properties/name", own_folder()),
         ("/NewFolderCopy/properties/name", own_folder()),
+        ("/NewFolderFromSnapshot/properties/name", own_folder()),
         (
             // Only a project has members.
             "/NewFolder",
@@ -529,6 +530,7 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/FolderMove/properties/to", in_folder()),
         ("/FolderCopy/properties/from", in_folder()),
         ("/FolderCopy/properties/to", in_folder()),
+        ("/FolderSnapshotRestore/properties/path", in_folder()),
         ("/NewFolderText/properties/path", in_folder()),
         ("/NewFolderText/properties/text", json!({"pattern": NO_NUL})),
         ("/FolderRemoval/properties/paths/items", in_folder()),
@@ -786,6 +788,9 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "cwd" | "user" => json!({"type": "string", "pattern": NO_NUL}),
         "wait" => json!({"type": "string", "enum": ["running", "ended"]}),
         "share" => json!({"type": "string", "format": "uuid"}),
+        "number" if path.contains("/snapshots/") => {
+            json!({"type": "integer", "minimum": 1, "maximum": u32::MAX})
+        }
         // Names of files may have any byte; what no name has finds nothing.
         "q" if path.contains("/folders/") => json!({"type": "string"}),
         "q" => words(),

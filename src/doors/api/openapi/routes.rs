@@ -1833,6 +1833,108 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/folders/{id}/snapshots",
+        operation: "listFolderSnapshots",
+        tag: "folders",
+        summary: "List the snapshots of a folder of yours, their schedule, and whether one can be made there",
+        needs: WRITE,
+        answer: SuccessReply::Schema("FolderSnapshots"),
+        refusals: &[404, 409, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/snapshots",
+        operation: "createFolderSnapshot",
+        tag: "folders",
+        summary: "Keep the files of a folder as they are now",
+        needs: WRITE,
+        status: 202,
+        answer: SuccessReply::Schema("Operation"),
+        refusals: &[400, 404, 409, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/folders/{id}/snapshots/schedule",
+        operation: "setFolderSnapshotSchedule",
+        tag: "folders",
+        summary: "Say how many hourly, daily and weekly snapshots of a folder are kept",
+        needs: WRITE,
+        body: Some("NewFolderSnapshotSchedule"),
+        answer: SuccessReply::Schema("FolderSnapshotSchedule"),
+        refusals: &[400, 404, 409, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/folders/{id}/snapshots/{number}",
+        operation: "removeFolderSnapshot",
+        tag: "folders",
+        summary: "Remove a snapshot of a folder",
+        needs: WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/folders/{id}/snapshots/{number}/entries",
+        operation: "listFolderSnapshotEntries",
+        tag: "folders",
+        summary: "List a directory of a snapshot: directories first, then all else, by name",
+        needs: WRITE,
+        query: &[
+            (
+                "path",
+                "a directory, from the top of the folder; left out: the top",
+            ),
+            ("q", "what names contain"),
+            ("limit", "1 to 500, 200 when left out"),
+            ("cursor", "from the page before"),
+        ],
+        answer: SuccessReply::Schema("FolderEntryPage"),
+        refusals: &[400, 404, 409, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/folders/{id}/snapshots/{number}/files",
+        operation: "readFolderSnapshotFile",
+        tag: "folders",
+        summary: "Take a file of a snapshot, or with Range a part of it",
+        needs: WRITE,
+        query: &[("path", "the file, from the top of the folder")],
+        answer: SuccessReply::File(&["application/octet-stream"]),
+        refusals: &[400, 404, 409, 416, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/snapshots/{number}/clone",
+        operation: "cloneFolderSnapshot",
+        tag: "folders",
+        summary: "Make a new folder of a snapshot, or of one path of it",
+        needs: WRITE,
+        body: Some("NewFolderFromSnapshot"),
+        status: 202,
+        answer: SuccessReply::Schema("Operation"),
+        refusals: &[400, 404, 409, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/snapshots/{number}/restore",
+        operation: "restoreFolderSnapshot",
+        tag: "folders",
+        summary: "Put one path of a snapshot back into its folder; what stands there stays unless you say so",
+        needs: WRITE,
+        body: Some("FolderSnapshotRestore"),
+        status: 201,
+        answer: SuccessReply::Schema("FolderEntry"),
+        refusals: &[400, 404, 409, 413, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
         method: "POST",
         path: "/api/v1/folders/{id}/transfer",
         operation: "offerFolder",

@@ -156,6 +156,32 @@ const SUMMARIES: &[(&str, &str)] = &[
         "파일을 읽을 수 있는 폴더를 복사해 자기 폴더를 만듭니다",
     ),
     (
+        "listFolderSnapshots",
+        "자기 폴더의 이전 버전, 자동으로 만드는 수, 만들 수 있는지를 보여 줍니다",
+    ),
+    ("createFolderSnapshot", "폴더의 파일을 지금 그대로 남깁니다"),
+    (
+        "setFolderSnapshotSchedule",
+        "시간, 날, 주마다 만든 이전 버전을 몇 개 남길지 정합니다",
+    ),
+    ("removeFolderSnapshot", "폴더의 이전 버전을 지웁니다"),
+    (
+        "listFolderSnapshotEntries",
+        "이전 버전의 디렉터리를 디렉터리부터 이름순으로 나열합니다",
+    ),
+    (
+        "readFolderSnapshotFile",
+        "이전 버전의 파일을 내려받습니다. Range로 일부만 받을 수 있습니다",
+    ),
+    (
+        "cloneFolderSnapshot",
+        "이전 버전의 전부나 경로 하나로 새 폴더를 만듭니다",
+    ),
+    (
+        "restoreFolderSnapshot",
+        "이전 버전의 경로 하나를 그 폴더로 되돌립니다. 그 자리에 있는 것은 말하지 않으면 그대로 둡니다",
+    ),
+    (
         "offerFolder",
         "폴더를 다른 소유자, 곧 사용자나 프로젝트에 넘긴다고 제안합니다",
     ),
@@ -920,6 +946,27 @@ const QUERIES: &[(&str, &str, &str)] = &[
     ),
     ("listFolderEntries", "limit", "1부터 500까지, 없으면 200"),
     ("listFolderEntries", "cursor", "앞 쪽의 응답에 있는 값"),
+    (
+        "listFolderSnapshotEntries",
+        "path",
+        "폴더의 맨 위에서 시작하는 디렉터리. 없으면 맨 위",
+    ),
+    ("listFolderSnapshotEntries", "q", "이름에 들어 있는 글자"),
+    (
+        "listFolderSnapshotEntries",
+        "limit",
+        "1부터 500까지, 없으면 200",
+    ),
+    (
+        "listFolderSnapshotEntries",
+        "cursor",
+        "앞 쪽의 응답에 있는 값",
+    ),
+    (
+        "readFolderSnapshotFile",
+        "path",
+        "폴더의 맨 위에서 시작하는 파일 경로",
+    ),
     (
         "readFolderFile",
         "path",

@@ -31,6 +31,9 @@ use super::super::folder_files::{
 };
 use super::super::folder_owners::{FolderOwnerPage, FolderTransferRow};
 use super::super::folder_shares::{FolderSessionRow, FolderShareRow, FolderSharesPage};
+use super::super::folder_snapshots::{
+    FolderSnapshotPage, FolderSnapshotRow, FolderSnapshotsPage, SnapshotCount, SnapshotFileRow,
+};
 use super::super::folders::{
     FolderInvitationRow, FolderSpace, FoldersPage, OwnFolderRow, SharedFolderRow,
 };
@@ -455,6 +458,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         };
         all.push((name, page.render()));
     }
+    snapshot_pages(t, &mut all);
     for (name, is_empty) in [("folder-shares", false), ("folder-shares-none", true)] {
         let page = FolderSharesPage {
             t,
@@ -1607,6 +1611,97 @@ fn shared_app(t: Text, leads_on: bool) -> SharedAppPage {
         title: "Gradio".into(),
         owner: "mina".into(),
         leads_on,
+    }
+}
+
+fn snapshot_pages(t: Text, all: &mut Vec<(&'static str, Result<String, askama::Error>)>) {
+    let crumb = |name: &str| PathCrumb {
+        name: name.into(),
+        href: "/folders/0199f0a3-6c1e-7d40/snapshots".into(),
+    };
+    for (name, is_empty) in [("folder-snapshots", false), ("folder-snapshots-none", true)] {
+        let one = |number: u32, is_frozen: bool| FolderSnapshotRow {
+            number,
+            made: "28 Feb 10:00".into(),
+            origin: t.folder_snapshots_daily(),
+            size: "1.2 GiB".into(),
+            is_ready: number != 3,
+            is_frozen,
+        };
+        let count = |name: &'static str, label: &'static str, most: u32| SnapshotCount {
+            name,
+            label,
+            value: "7".into(),
+            most,
+        };
+        let page = FolderSnapshotsPage {
+            t,
+            f: layout(t, Nav::Folders, false),
+            id: "0199f0a3-6c1e-7d40".into(),
+            folder: "data".into(),
+            files: "/folders/0199f0a3-6c1e-7d40/files?path=".into(),
+            manages: true,
+            offered: !is_empty,
+            work: match is_empty {
+                true => String::new(),
+                false => t.folder_snapshots_making(40),
+            },
+            operation: "0199f0a3-6c1e-7d44".into(),
+            usage: t.folder_snapshots_usage("3.1 GiB", "25 GiB"),
+            rows: match is_empty {
+                true => Vec::new(),
+                false => vec![one(3, false), one(2, false), one(1, true)],
+            },
+            counts: [
+                count("hourly", t.folder_snapshots_hourly(), 48),
+                count("daily", t.folder_snapshots_daily(), 31),
+                count("weekly", t.folder_snapshots_weekly(), 52),
+            ],
+        };
+        all.push((name, page.render()));
+    }
+    for (name, taken) in [("folder-snapshot", ""), ("folder-snapshot-taken", "a.csv")] {
+        let row = |name: &str, href: &str| SnapshotFileRow {
+            name: name.into(),
+            path: name.into(),
+            href: href.into(),
+            icon: match href.is_empty() {
+                true => "scroll-text",
+                false => "folder",
+            },
+            size: "1.2 GiB".into(),
+            modified: "28 Feb 10:00".into(),
+            download: match href.is_empty() {
+                true => "/api/v1/folders/data/snapshots/3/files?path=a.csv".into(),
+                false => String::new(),
+            },
+        };
+        let page = FolderSnapshotPage {
+            t,
+            f: layout(t, Nav::Folders, false),
+            id: "0199f0a3-6c1e-7d40".into(),
+            number: 3,
+            crumbs: vec![
+                crumb(t.folders_title()),
+                crumb("data"),
+                crumb(t.folder_snapshots_title()),
+                crumb("#3"),
+            ],
+            here: String::new(),
+            writes: true,
+            total: t.folder_files_total(2),
+            rows: vec![
+                row("train", "/folders/data/snapshots/3?path=train"),
+                row("a.csv", ""),
+            ],
+            first: None,
+            next: None,
+            taken: taken.into(),
+            projects: vec!["vision".to_owned()],
+            name: String::new(),
+            of: String::new(),
+        };
+        all.push((name, page.render()));
     }
 }
 

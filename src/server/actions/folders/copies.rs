@@ -5,7 +5,8 @@ use api::folders::NewFolderCopyBody;
 use api::operations::OperationView;
 use rules::folder::{Folder, FolderKind, FolderState};
 use rules::folder_rights::FolderVerb;
-use rules::names::{FolderId, OperationId};
+use rules::folder_snapshot::{FolderSnapshot, SnapshotState};
+use rules::names::{FolderId, OperationId, UserId};
 use rules::permissions::Permission;
 use rules::refusals;
 use rules::units::Timestamp;
@@ -21,7 +22,9 @@ use crate::actions::operations::show;
 use crate::actions::storage::refuse_beyond;
 use crate::actions::volumes::still_admits;
 use crate::actions::{IdempotencyKey, Once, allowed, once, own_key};
-use crate::catalog::job_kinds::{FOLDER_CLONE, FOLDER_LIMIT, FOLDER_TRANSFER, FolderCloneInput};
+use crate::catalog::job_kinds::{
+    FOLDER_CLONE, FOLDER_LIMIT, FOLDER_TRANSFER, FolderCloneInput, SnapshotPart,
+};
 use crate::catalog::jobs::OperationRow;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server, ServerFault};
@@ -43,6 +46,20 @@ pub async fn create(
     asked: NewFolderCopyBody,
     key: Option<IdempotencyKey>,
 ) -> Result<Once<OperationView>, Failure> {
+    begin_copy(server, caller, which, asked, None, key).await
+}
+
+/// The same; `part`: a number and a path where it is filled with what lies in a snapshot of the folder.
+///
+/// Errors: as `create`; `folder.snapshot-not-found`.
+pub(super) async fn begin_copy(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    asked: NewFolderCopyBody,
+    part: Option<(u32, String)>,
+    key: Option<IdempotencyKey>,
+) -> Result<Once<OperationView>, Failure> {
     allowed(caller, Permission::SessionsWrite)?;
     let key = own_key(caller, key)?;
     let name = name_of(&asked.name)?;
@@ -62,7 +79,8 @@ pub async fn create(
             if key.is_none() {
                 refuse_taken(view, &copy)?;
                 refuse_full(view, copy.owner)?;
-                fits(view, &copy, &source, now)?;
+                let part = snapshot_part(view, &source, part.as_ref())?;
+                fits(view, &copy, &source, part.as_ref(), now)?;
             }
             Ok(())
         })?;
@@ -76,11 +94,13 @@ pub async fn create(
                 let found = find(rows, &asking, &which, FolderState::Ready, rows.now)?.folder;
                 permitted(rows, &asking.subject, &found, FolderVerb::Clone, rows.now)?;
                 refuse_unready(&found)?;
-                fits(rows, &copy, &found, rows.now)?;
+                let part = snapshot_part(rows, &found, part.as_ref())?;
+                fits(rows, &copy, &found, part.as_ref(), rows.now)?;
                 insert(rows, &asking, &copy)?;
                 let input = FolderCloneInput {
                     from: found.id,
                     to: copy.id,
+                    snapshot: part.map(|(part, _)| part),
                     file: label(&found, copy.name.as_str()),
                 };
                 begin(rows, &asking, FOLDER_CLONE, &input)
@@ -112,12 +132,50 @@ fn fits(
     view: &ReadTransaction<'_>,
     copy: &Folder,
     source: &Folder,
+    part: Option<&(SnapshotPart, u64)>,
     now: Timestamp,
 ) -> Result<(), Failure> {
-    match (copy.volume, source.counted) {
-        (None, Some(counted)) => refuse_beyond(view, copy.owner, copy.domain, counted.bytes, now),
+    let bytes = match part {
+        Some((part, bytes)) => part.path.is_empty().then_some(*bytes),
+        None => source.counted.map(|counted| counted.bytes),
+    };
+    match (copy.volume, bytes) {
+        (None, Some(bytes)) => refuse_beyond(view, copy.owner, copy.domain, bytes, now),
         _ => Ok(()),
     }
+}
+
+/// What of a snapshot is meant, with the bytes of all of it.
+///
+/// Errors: `folder.snapshot-not-found`.
+fn snapshot_part(
+    view: &ReadTransaction<'_>,
+    source: &Folder,
+    part: Option<&(u32, String)>,
+) -> Result<Option<(SnapshotPart, u64)>, Failure> {
+    let Some((number, path)) = part else {
+        return Ok(None);
+    };
+    let found = ready(view, source.id, *number)?;
+    let part = SnapshotPart {
+        number: found.number,
+        created_at: found.created_at,
+        path: path.clone(),
+    };
+    Ok(Some((part, found.bytes.unwrap_or(0))))
+}
+
+/// A snapshot whose files are all there.
+///
+/// Errors: `folder.snapshot-not-found`.
+pub(crate) fn ready(
+    view: &ReadTransaction<'_>,
+    folder: FolderId,
+    number: u32,
+) -> Result<FolderSnapshot, Failure> {
+    let found = view.folder_snapshot(folder, number)?;
+    let found = found.filter(|found| found.state == SnapshotState::Ready);
+    Ok(found.ok_or_else(|| refusals::folder_snapshot_not_found(number))?)
 }
 
 /// A copy or a transfer of a folder that is under way.
@@ -173,8 +231,25 @@ pub(super) fn begin(
     kind: &str,
     input: &impl Serialize,
 ) -> Result<OperationId, Failure> {
+    begin_for(
+        rows,
+        (caller.subject.user, caller.name.as_str()),
+        kind,
+        input,
+    )
+}
+
+/// The same for a user who asked before, by id and name.
+///
+/// Errors: as `begin`.
+pub(super) fn begin_for(
+    rows: &Rows<'_>,
+    (user, name): (UserId, &str),
+    kind: &str,
+    input: &impl Serialize,
+) -> Result<OperationId, Failure> {
     let open = rows.open_operations()?;
-    let own = open.iter().filter(|row| row.user == caller.subject.user);
+    let own = open.iter().filter(|row| row.user == user);
     let own = own.count();
     for (count, most) in [(own, MAX_OWN), (open.len(), MAX_OPEN)] {
         if count >= most {
@@ -183,7 +258,7 @@ pub(super) fn begin(
     }
     let input = serde_json::to_value(input)
         .map_err(|error| ServerFault::new("keep what to do with a folder", error))?;
-    let row = OperationRow::asked(rows.now, kind, caller.subject.user, input);
-    rows.insert_operation(&row, caller.name.as_str())?;
+    let row = OperationRow::asked(rows.now, kind, user, input);
+    rows.insert_operation(&row, name)?;
     Ok(row.id)
 }

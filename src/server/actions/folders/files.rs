@@ -23,6 +23,7 @@ use rules::units::Timestamp;
 use store::folders::FolderStore;
 use store::folders::archive::{ArchiveFormat, FolderArchive};
 use store::folders::failure::FolderError;
+use store::folders::files::FolderFile;
 use store::folders::listing::{EntryQuery, FolderEntry};
 use store::folders::ordered::{EntrySortKey, SortedPosition, SortedQuery};
 use store::folders::position::EntryPosition;
@@ -456,7 +457,17 @@ pub async fn open(
         },
     );
     let (folder, (name, open)) = done.await?;
-    Ok(FileDownload {
+    Ok(download_of(server, &folder, name, open))
+}
+
+/// What is taken of a file of a folder that is open.
+pub(super) fn download_of(
+    server: &Server,
+    folder: &Folder,
+    name: String,
+    open: FolderFile,
+) -> FileDownload {
+    FileDownload {
         folder: folder.id,
         name,
         size: open.size,
@@ -466,7 +477,7 @@ pub async fn open(
         file: Arc::new(open.file),
         volume: folder.volume,
         turns: Arc::clone(server.folder_turns()),
-    })
+    }
 }
 
 /// An archive that is made while it is taken.
