@@ -17,6 +17,7 @@ use rules::folder_rights::FolderRight;
 use rules::grants::GrantRole;
 use rules::idleness::{IdleAction, IdleLevel, IdleMatch};
 use rules::image::CatalogImage;
+use rules::image_limits::ImageLimits;
 use rules::messages::DeviceUse;
 use rules::placement::explain::{
     Alternative, DeviceRoom, Eta, LikelyOutlook, NodeRoom, PlacementCheck, ReplicaStarts,
@@ -616,7 +617,28 @@ structure! {
         owner: Option<String>,
         /// Whether users of its domain beside the owner see it.
         shared: bool,
+        limits: ImageLimitsShape,
+        /// An administrator gave the limits; else its labels say them.
+        limits_set: bool,
     } without domain
+}
+
+structure! {
+    /// What each container of a session of an image may ask for; null: no bound.
+    ImageLimitsShape as ImageLimits of ImageLimits {
+        /// Cores.
+        min_cpu: Option<f64>,
+        max_cpu: Option<f64>,
+        /// Bytes.
+        min_memory: Option<u64>,
+        max_memory: Option<u64>,
+        /// Devices.
+        min_gpu: Option<f64>,
+        /// 0: it takes none.
+        max_gpu: Option<f64>,
+        /// Bytes of /dev/shm where a launch names none; never more than the memory of the session.
+        shm: Option<u64>,
+    }
 }
 
 /// `unknown`, `well`, `worn` or `failing`, the last two with a sentence.

@@ -38,6 +38,7 @@ pub mod hand_over;
 pub mod housekeeping;
 pub mod idleness;
 pub mod image;
+pub mod image_limits;
 pub mod image_rights;
 pub mod incident;
 pub mod mail;

@@ -590,6 +590,7 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "image.committed" => t.events_image_committed(),
         "image.shared" => t.events_image_shared(),
         "image.unshared" => t.events_image_unshared(),
+        "image.limited" => t.events_image_limited(),
         "gpu.cordoned" => t.events_gpu_cordoned(),
         "gpu.uncordoned" => t.events_gpu_uncordoned(),
         "gpu.partitioned" => t.events_gpu_partitioned(),

@@ -540,7 +540,7 @@ fn written(key: LimitKey, value: u64) -> String {
 }
 
 /// A size that is read back as it is: a form that is sent again changes nothing.
-fn exact(value: u64) -> String {
+pub(super) fn exact(value: u64) -> String {
     let shown = Bytes(value).to_string();
     if Bytes::parse(&shown).is_ok_and(|read| read == Bytes(value)) {
         return shown;

@@ -524,7 +524,7 @@ CREATE TABLE image (
     working_directory text not null,
     stop_signal text not null,
     generation integer not null
-, domain blob not null default x'00000000000070008000000000000001', owner blob references user (id), shared integer not null default 1 check (shared in (0, 1))) strict;
+, domain blob not null default x'00000000000070008000000000000001', owner blob references user (id), shared integer not null default 1 check (shared in (0, 1)), limits text) strict;
 
 CREATE INDEX image_by_owner on image (owner) where owner is not null;
 

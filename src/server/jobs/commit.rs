@@ -10,6 +10,7 @@ use base::link::streams::{LayerOutput, LayerRequest, Streams};
 use bytes::Bytes;
 use rules::commit::{COMMITTED_FROM, LayerSurvey, MAX_LAYER_BYTES, MAX_OWN_IMAGES};
 use rules::image::CatalogImage;
+use rules::image_limits::ImageLimits;
 use rules::names::{ImageId, UserId};
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -380,6 +381,12 @@ fn keep(
         architecture: record.architecture.clone(),
         created_at: rows.now,
         imported_at: rows.now,
+        // Else an administrator's limits would be left by a commit.
+        limits: match base.limits_set {
+            true => base.limits,
+            false => ImageLimits::of_labels(&settings.labels),
+        },
+        limits_set: base.limits_set,
         labels: settings.labels.clone(),
         entrypoint: settings.entrypoint.clone(),
         command: settings.cmd.clone(),

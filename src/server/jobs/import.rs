@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rules::image::{CatalogImage, MAX_IMPORTED_IMAGES, parse_reference};
+use rules::image_limits::ImageLimits;
 use rules::names::ImageId;
 use rules::refusal::{Refusal, RefusalKind};
 use rules::refusals;
@@ -506,6 +507,8 @@ fn keep(
             .unwrap_or(record.imported_at),
         // A second name of an image is as old as its own import.
         imported_at: rows.now,
+        limits: ImageLimits::of_labels(&settings.labels),
+        limits_set: false,
         labels: settings.labels.clone(),
         entrypoint: settings.entrypoint.clone(),
         command: settings.cmd.clone(),

@@ -21,7 +21,7 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use rules::reservation::ReservationHolder;
 use rules::resource_group::{GroupPlan, ResourceGroup};
-use rules::resources::MAX_DISK;
+use rules::resources::{Demand, MAX_DISK};
 use rules::session::{self, Outcome, SessionEnvironment, SessionState};
 use rules::start_up::StartUpChoice;
 use rules::tenancy::{DomainId, ProjectId, Scope};
@@ -102,6 +102,7 @@ pub async fn launch(
     let asked = AskedGroup::of(&request);
     let request = with_preset(server, caller, request, now)?;
     let request = with_reservation(server, caller, request, now)?;
+    let request = with_image(server, caller, request)?;
     let (device_affinity, priority) = (request.device_affinity.clone(), request.priority);
     let (project, owner) = (request.project.clone(), request.owner.clone());
     let (wants_start_up, wants_sudo) = (!request.without_start_up, request.sudo);
@@ -255,6 +256,43 @@ fn with_preset(
         preset_called(view, place, name)
     })?;
     Ok(under_preset(request, &preset))
+}
+
+/// The request with what its image needs where it names no amount itself. An image that the caller does not reach adds
+/// nothing: the launch refuses it.
+fn with_image(
+    server: &Server,
+    caller: &Caller,
+    request: LaunchRequest,
+) -> Result<LaunchRequest, Failure> {
+    server.catalog().read_now("look up an image", |view| {
+        under_image(view, [caller, caller], request)
+    })
+}
+
+fn under_image(
+    view: &ReadTransaction<'_>,
+    both: [&Caller; 2],
+    mut request: LaunchRequest,
+) -> Result<LaunchRequest, Failure> {
+    let Ok(choice) = ImageChoice::parse(&request.image) else {
+        return Ok(request);
+    };
+    let Some(image) = image_of(view, both, &choice)? else {
+        return Ok(request);
+    };
+    let (limits, usual, asked) = (image.limits, Demand::default(), &mut request.resources);
+    let cpu = limits.usual_cpu(usual.cpu);
+    let memory = limits.usual_memory(usual.memory);
+    asked.cpu.get_or_insert(cpu);
+    let memory = *asked.memory.get_or_insert(memory);
+    if asked.gpu.is_none() && asked.mig.is_none() {
+        asked.gpu = limits.min_gpu;
+    }
+    if asked.shm.is_none() {
+        asked.shm = limits.shm.map(|size| size.min(memory));
+    }
+    Ok(request)
 }
 
 /// The preset of that name that a launch in the project may name. Errors: `preset.unknown`.
@@ -512,7 +550,7 @@ fn keep_within(
     spec: &mut session::SessionSpec,
     before: Option<&session::SessionSpec>,
 ) -> Result<(), Failure> {
-    let amount = |demand: &rules::resources::Demand, key: LimitKey| -> Result<u64, Failure> {
+    let amount = |demand: &Demand, key: LimitKey| -> Result<u64, Failure> {
         Ok(match key {
             LimitKey::Gpu | LimitKey::GpuEach if demand.mig.is_some() => {
                 let machines = ClusterSnapshot {
@@ -759,6 +797,7 @@ impl LaunchForMembers {
                 if let Some(name) = preset {
                     request = under_preset(request, &preset_called(view, place, &name)?);
                 }
+                let request = under_image(view, [caller, caller], request)?;
                 let (priority, network) = (request.priority, network_of(&request)?);
                 let sudo = request.sudo;
                 let validated = RequestedLaunch::from(request).validate(now)?;
@@ -909,6 +948,7 @@ pub async fn preview(
     let asked = AskedGroup::of(&request);
     let request = with_preset(server, &caller, request, now)?;
     let request = with_reservation(server, &caller, request, now)?;
+    let request = with_image(server, &caller, request)?;
     let priority = request.priority;
     let (project, owner) = (request.project.clone(), request.owner.clone());
     let mounts = api::mounts::requested(&request.mounts)?;
@@ -1208,12 +1248,18 @@ fn named_things(
     device_affinity: Option<String>,
     group: ResourceGroupId,
 ) -> Result<CheckedLaunch, Failure> {
-    let (environment, runs_something) = environment(view, both, &launch.image)?;
+    let (environment, image) = environment(view, both, &launch.image)?;
+    let runs_itself =
+        |image: &CatalogImage| !(image.entrypoint.is_empty() && image.command.is_empty());
+    let runs_something = image.as_ref().is_some_and(runs_itself);
     let depends_on = dependencies(view, both, &launch.depends_on, launch.name.as_ref())?;
     let word = environment.word().to_owned();
     let spec = launch
         .spec
         .complete(environment, runs_something, depends_on)?;
+    if let Some(image) = &image {
+        keep_within_image(view, image, &spec)?;
+    }
     Ok(CheckedLaunch {
         name: launch.name,
         remarks: launch.remarks,
@@ -1230,31 +1276,62 @@ fn named_things(
     })
 }
 
-/// What a session starts from, and whether that runs something by itself. An image of a domain that they do not
+/// Refuses containers that ask for less or for more than their image takes. Reads the machines where one asks for a partition.
+///
+/// Errors: `image.minimum`, `image.maximum`.
+pub(super) fn keep_within_image(
+    view: &ReadTransaction<'_>,
+    image: &CatalogImage,
+    spec: &session::SessionSpec,
+) -> Result<(), Failure> {
+    let each = spec.of_each();
+    let gpu = match each.mig.is_some() {
+        true => {
+            let machines = ClusterSnapshot {
+                nodes: view.nodes()?,
+                ..ClusterSnapshot::default()
+            };
+            placement::asked(&machines, &each)
+        }
+        false => each.gpu,
+    };
+    Ok(image.limits.check(&image.reference, &each, gpu)?)
+}
+
+/// What a session starts from, with its image where that is one. An image of a domain that they do not
 /// both reach is not there for them, nor is one that another user keeps private.
 fn environment(
     view: &ReadTransaction<'_>,
     both: [&Caller; 2],
     choice: &ImageChoice,
-) -> Result<(SessionEnvironment, bool), Failure> {
-    let (found, typed) = match choice {
-        ImageChoice::Host => return Ok((SessionEnvironment::Host, false)),
-        ImageChoice::Id { id, typed } => (view.image(*id)?, typed),
-        ImageChoice::Reference { reference, typed } => (view.image_called(reference)?, typed),
+) -> Result<(SessionEnvironment, Option<CatalogImage>), Failure> {
+    let typed = match choice {
+        ImageChoice::Host => return Ok((SessionEnvironment::Host, None)),
+        ImageChoice::Id { typed, .. } | ImageChoice::Reference { typed, .. } => typed,
+    };
+    let image = image_of(view, both, choice)?.ok_or_else(|| no_image(typed))?;
+    let environment = SessionEnvironment::Image {
+        id: image.id,
+        reference: image.reference.clone(),
+    };
+    Ok((environment, Some(image)))
+}
+
+/// The image of that choice that both may start from.
+fn image_of(
+    view: &ReadTransaction<'_>,
+    both: [&Caller; 2],
+    choice: &ImageChoice,
+) -> Result<Option<CatalogImage>, Failure> {
+    let found = match choice {
+        ImageChoice::Host => None,
+        ImageChoice::Id { id, .. } => view.image(*id)?,
+        ImageChoice::Reference { reference, .. } => view.image_called(reference)?,
     };
     let is_theirs = |image: &CatalogImage, one: &Caller| {
         one.subject.reaches(image.domain) && image.is_open_to(one.subject.user)
     };
-    let found = found.filter(|image| both.iter().all(|one| is_theirs(image, one)));
-    let image = found.ok_or_else(|| no_image(typed))?;
-    let runs_something = !(image.entrypoint.is_empty() && image.command.is_empty());
-    Ok((
-        SessionEnvironment::Image {
-            id: image.id,
-            reference: image.reference,
-        },
-        runs_something,
-    ))
+    Ok(found.filter(|image| both.iter().all(|one| is_theirs(image, one))))
 }
 
 /// The sessions that `typed` names, each once. A new session can depend on existing ones only, so no
