@@ -904,12 +904,12 @@ async fn set_limits(
     let form =
         RefusedForm::new(visit.text, &format!("/images/{}/limits", page.id), &refusal).with([
             ("min_cpu", typed.min_cpu.as_str()),
-            ("max_cpu", &typed.max_cpu),
-            ("min_memory", &typed.min_memory),
-            ("max_memory", &typed.max_memory),
-            ("min_gpu", &typed.min_gpu),
-            ("max_gpu", &typed.max_gpu),
-            ("shm", &typed.shm),
+            ("max_cpu", typed.max_cpu.as_str()),
+            ("min_memory", typed.min_memory.as_str()),
+            ("max_memory", typed.max_memory.as_str()),
+            ("min_gpu", typed.min_gpu.as_str()),
+            ("max_gpu", typed.max_gpu.as_str()),
+            ("shm", typed.shm.as_str()),
         ]);
     let status = responses::status(&refusal);
     responses::page(&console, &visit.refusing(form), status, &page)
