@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use rules::image_limits::ImageLimits;
 use rules::names::UploadId;
+use rules::process_limits::ProcessLimits;
+use rules::refusal::Refusal;
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -81,11 +83,18 @@ pub struct NewImageLimitsBody {
     /// Bytes of /dev/shm where a launch names none.
     #[schema(value_type = Option<u64>)]
     pub shm: Option<Bytes>,
+    /// What processes may have more than is usual where a launch says nothing of it, such as `memlock=unlimited,stack=64m`.
+    #[schema(
+        pattern = "^(|default|memlock=unlimited(,stack=[1-9][0-9]{0,2}m)?|stack=[1-9][0-9]{0,2}m)$"
+    )]
+    pub ulimits: String,
 }
 
 impl NewImageLimitsBody {
     /// What it gives; None: what the labels say.
-    pub fn limits(&self) -> Option<ImageLimits> {
+    ///
+    /// Errors: `ulimits.invalid`.
+    pub fn limits(&self) -> Result<Option<ImageLimits>, Refusal> {
         let Self {
             of_labels,
             min_cpu,
@@ -95,8 +104,10 @@ impl NewImageLimitsBody {
             min_gpu,
             max_gpu,
             shm,
+            ref ulimits,
         } = *self;
-        (!of_labels).then_some(ImageLimits {
+        let ulimits = ProcessLimits::parse(ulimits).map_err(|refusal| refusal.at("/ulimits"))?;
+        Ok((!of_labels).then_some(ImageLimits {
             min_cpu,
             max_cpu,
             min_memory,
@@ -104,6 +115,7 @@ impl NewImageLimitsBody {
             min_gpu,
             max_gpu,
             shm,
-        })
+            ulimits,
+        }))
     }
 }

@@ -638,6 +638,9 @@ structure! {
         max_gpu: Option<f64>,
         /// Bytes of /dev/shm where a launch names none; never more than the memory of the session.
         shm: Option<u64>,
+        /// What processes may have more than is usual, as `memlock=unlimited,stack=64m`, where a launch says nothing of it;
+        /// empty: nothing.
+        ulimits: String,
     }
 }
 

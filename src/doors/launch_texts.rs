@@ -29,6 +29,14 @@ pub struct LaunchTexts {
     /// What it reaches outside: none, list or proxy, of those that its policy allows [default: the policy's first]
     #[arg(long, value_name = "NETWORK")]
     pub network: Option<String>,
+    /// Limits of its processes: memlock=unlimited,stack=64m, or default [default: as its image recommends]
+    #[arg(
+        long,
+        visible_alias = "ulimit",
+        value_name = "LIMITS",
+        help_heading = "Resources"
+    )]
+    pub ulimits: Option<String>,
 }
 
 /// One text.
@@ -68,6 +76,7 @@ impl LaunchTexts {
             reservation: request.reservation.clone(),
             group: request.group.clone(),
             network: request.network.clone(),
+            ulimits: request.ulimits.clone(),
         }
     }
 
@@ -78,6 +87,7 @@ impl LaunchTexts {
             reservation: said(self.reservation.as_deref()),
             group: said(self.group.as_deref()),
             network: said(self.network.as_deref()),
+            ulimits: said(self.ulimits.as_deref()),
             ..LaunchRequest::default()
         }
     }
@@ -89,6 +99,7 @@ impl LaunchTexts {
             ("reservation", "--reservation", &self.reservation),
             ("group", "--group", &self.group),
             ("network", "--network", &self.network),
+            ("ulimits", "--ulimits", &self.ulimits),
         ];
         all.into_iter().filter_map(|(name, flag, typed)| {
             let typed = typed.as_deref().map_or("", str::trim);
@@ -129,12 +140,18 @@ impl LaunchTexts {
                 t.launch_text_network_help(),
                 &self.network,
             ),
+            one(
+                "ulimits",
+                t.launch_text_ulimits(),
+                t.launch_text_ulimits_help(),
+                &self.ulimits,
+            ),
         ]
     }
 }
 
 /// What is shown of a session as it is, in its order.
-pub fn shown<Style>() -> [ShownText<Style>; 3] {
+pub fn shown<Style>() -> [ShownText<Style>; 4] {
     [
         ShownText {
             heading: "PROJECT",
@@ -156,6 +173,11 @@ pub fn shown<Style>() -> [ShownText<Style>; 3] {
             heading: "DESCRIPTION",
             title: Text::launch_text_description,
             give: |session, _| session.description.clone().unwrap_or_default(),
+        },
+        ShownText {
+            heading: "ULIMITS",
+            title: Text::launch_text_ulimits,
+            give: |session, _| session.ulimits.clone(),
         },
     ]
 }

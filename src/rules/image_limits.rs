@@ -6,6 +6,7 @@ use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
 
+use crate::process_limits::ProcessLimits;
 use crate::refusal::Refusal;
 use crate::refusals;
 use crate::resources::Demand;
@@ -24,14 +25,22 @@ pub struct ImageLimits {
     pub max_gpu: Option<GpuShare>,
     /// Size of /dev/shm where a launch names none; never more than the memory of the session.
     pub shm: Option<Bytes>,
+    /// What processes may have more than is usual, where a launch says nothing of it.
+    pub ulimits: ProcessLimits,
 }
 
 /// What the labels begin with, ours first; the second is that of Backend.AI.
 const PREFIXES: [&str; 2] = ["fardel.", "ai.backend.resource."];
 
+/// Labels that frameworks of NVIDIA's registry have.
+const NGC_LABELS: [&str; 2] = ["com.nvidia.build.id", "com.nvidia.build.ref"];
+/// The shared memory that NVIDIA recommends for them.
+const NGC_SHM: Bytes = Bytes::gib(1);
+
 impl ImageLimits {
     /// What labels say: `fardel.min.cpu`, `fardel.max.memory` and so on, else those of Backend.AI. A label that cannot be read
-    /// says nothing, and neither does a maximum below its minimum: what cannot be bought should still start.
+    /// says nothing, and neither does a maximum below its minimum: an image of others should still start. Images of NVIDIA's
+    /// registry have what NVIDIA recommends.
     pub fn of_labels(labels: &BTreeMap<String, String>) -> Self {
         let said = |names: &[&str]| {
             PREFIXES.iter().find_map(|prefix| {
@@ -39,6 +48,11 @@ impl ImageLimits {
                     .iter()
                     .find_map(|name| labels.get(&format!("{prefix}{name}")))
             })
+        };
+        let is_ngc = NGC_LABELS.iter().any(|name| labels.contains_key(*name));
+        let of_vendor = match is_ngc {
+            true => ProcessLimits::NGC,
+            false => ProcessLimits::USUAL,
         };
         let cpu = |name: &str| CpuShare::parse(said(&[name])?).ok();
         let memory = |names: &[&str]| Bytes::parse(said(names)?).ok();
@@ -50,7 +64,10 @@ impl ImageLimits {
             max_memory: memory(&["max.memory", "max.mem"]).filter(|most| *most > Bytes::ZERO),
             min_gpu: gpu(&["min.gpu", "min.cuda.shares", "min.cuda.device"]),
             max_gpu: gpu(&["max.gpu", "max.cuda.shares", "max.cuda.device"]),
-            shm: memory(&["shm", "preferred.shmem"]),
+            shm: memory(&["shm", "preferred.shmem"]).or(is_ngc.then_some(NGC_SHM)),
+            ulimits: said(&["ulimits"])
+                .and_then(|text| ProcessLimits::parse(text).ok())
+                .unwrap_or(of_vendor),
         }
         .plain();
         Self {
@@ -118,6 +135,9 @@ impl ImageLimits {
         all.extend(range("memory", self.min_memory, self.max_memory));
         all.extend(range("gpu", self.min_gpu, self.max_gpu));
         all.extend(self.shm.map(|size| format!("shm={size}")));
+        if !self.ulimits.is_usual() {
+            all.push(self.ulimits.to_string());
+        }
         all.join(" ")
     }
 }
@@ -194,12 +214,23 @@ mod tests {
     }
 
     #[test]
+    fn images_of_nvidias_registry_have_what_nvidia_recommends() {
+        let ngc = ("com.nvidia.build.id", "12345");
+        let read = ImageLimits::of_labels(&labels(&[ngc]));
+        assert_eq!(read.figures(), "shm=1 GiB memlock=unlimited,stack=64m");
+        let own = [ngc, ("fardel.shm", "8g"), ("fardel.ulimits", "default")];
+        let read = ImageLimits::of_labels(&labels(&own));
+        assert_eq!(read.figures(), "shm=8 GiB");
+    }
+
+    #[test]
     fn labels_that_cannot_be_read_bind_nothing() {
         for all in [
             &[("fardel.min.cpu", "many")][..],
             &[("fardel.min.memory", "-1")],
             &[("fardel.min.gpu", "0"), ("fardel.min.cpu", "0")],
             &[("fardel.max.cpu", "0"), ("fardel.max.memory", "0")],
+            &[("fardel.ulimits", "nofile=1")],
         ] {
             assert_eq!(ImageLimits::of_labels(&labels(all)), ImageLimits::default());
         }
@@ -217,7 +248,7 @@ mod tests {
             max_memory: Some(Bytes::gib(8)),
             min_gpu: Some(GpuShare(50)),
             max_gpu: Some(GpuShare(100)),
-            shm: None,
+            ..ImageLimits::default()
         };
         let asked = |cpu, memory, gpu| {
             let each = Demand {

@@ -53,6 +53,7 @@ pub mod permissions;
 pub mod placement;
 pub mod policy;
 pub mod preset;
+pub mod process_limits;
 pub mod progress;
 pub mod provider;
 pub mod quota;

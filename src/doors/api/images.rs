@@ -66,7 +66,7 @@ pub(super) async fn set_limits(
     Path(id): Path<String>,
     sent: JsonBody<NewImageLimitsBody>,
 ) -> ApiResult {
-    let limits = sent.value.limits();
+    let limits = sent.value.limits()?;
     let image = images::set_limits(&api.server, &caller, &id, limits).await?;
     responses::changed(&image, image.generation)
 }

@@ -969,8 +969,11 @@ pub struct ImageLimitFlags {
     /// Size of /dev/shm where a launch names none
     #[arg(long, value_name = "SIZE")]
     pub shm: Option<String>,
+    /// Limits of processes where a launch names none: memlock=unlimited,stack=64m
+    #[arg(long, visible_alias = "ulimit", value_name = "LIMITS")]
+    pub ulimits: Option<String>,
     /// As the labels of the image say
-    #[arg(long, conflicts_with_all = ["min_cpu", "max_cpu", "min_mem", "max_mem", "min_gpu", "max_gpu", "shm"])]
+    #[arg(long, conflicts_with_all = ["min_cpu", "max_cpu", "min_mem", "max_mem", "min_gpu", "max_gpu", "shm", "ulimits"])]
     pub of_labels: bool,
 }
 

@@ -116,6 +116,13 @@ fn limited(flags: &ImageLimitFlags, before: &Value) -> Result<Value, CliError> {
         };
         limits.insert(name.to_owned(), value);
     }
+    if let Some(text) = &flags.ulimits {
+        let text = match text.as_str() {
+            "none" => "",
+            text => text,
+        };
+        limits.insert("ulimits".to_owned(), text.into());
+    }
     Ok(Value::Object(limits))
 }
 

@@ -15,6 +15,7 @@ use rules::image as images_rules;
 use rules::image_limits::ImageLimits;
 use rules::names::UploadId;
 use rules::permissions::{Permission, may};
+use rules::process_limits::ProcessLimits;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::tenancy::Scope;
@@ -827,6 +828,11 @@ fn limit_fields(t: Text, limits: &ImageLimits) -> Vec<ImageLimitField> {
         ("min_gpu", t.image_min_gpu(), gpu(limits.min_gpu)),
         ("max_gpu", t.image_max_gpu(), gpu(limits.max_gpu)),
         ("shm", t.image_shm(), size(limits.shm)),
+        (
+            "ulimits",
+            t.launch_text_ulimits(),
+            limits.ulimits.to_string(),
+        ),
     ]
     .map(|(key, label, value)| ImageLimitField { key, label, value })
     .into()
@@ -843,6 +849,7 @@ struct TypedImageLimits {
     min_gpu: String,
     max_gpu: String,
     shm: String,
+    ulimits: String,
     /// Something where the labels are to say them.
     of_labels: String,
 }
@@ -861,6 +868,8 @@ impl TypedImageLimits {
             min_gpu: amount("/min_gpu", &self.min_gpu, GpuShare::parse)?,
             max_gpu: amount("/max_gpu", &self.max_gpu, GpuShare::parse)?,
             shm: amount("/shm", &self.shm, Bytes::parse)?,
+            ulimits: ProcessLimits::parse(&self.ulimits)
+                .map_err(|refusal| refusal.at("/ulimits"))?,
         }))
     }
 }
@@ -910,6 +919,7 @@ async fn set_limits(
             ("min_gpu", typed.min_gpu.as_str()),
             ("max_gpu", typed.max_gpu.as_str()),
             ("shm", typed.shm.as_str()),
+            ("ulimits", typed.ulimits.as_str()),
         ]);
     let status = responses::status(&refusal);
     responses::page(&console, &visit.refusing(form), status, &page)

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use rules::devices::MigProfile;
 use rules::names::{ImageId, SessionId, SessionName, UserId, UserName};
 use rules::policy::SharePolicy;
+use rules::process_limits::ProcessLimits;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::resources::Demand;
@@ -86,6 +87,7 @@ pub(super) const COLUMNS: [&str; 52] = [
     "egress",
     "start_up",
     "sudo",
+    "ulimits",
     "containers",
 ];
 
@@ -245,6 +247,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         egress: value::json_or_none(row, next())?,
         start_up: value::json(row, next())?,
         sudo: row.get(next())?,
+        ulimits: value::word(row, next(), |text| ProcessLimits::parse(text).ok())?,
     })
 }
 
@@ -710,6 +713,7 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(session.egress.as_ref().map(value::text)),
         Box::new(value::text(&session.start_up)),
         Box::new(session.sudo),
+        Box::new(session.ulimits.to_string()),
         Box::new(spec.containers),
     ]
 }

@@ -140,7 +140,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         "POST /images/{id}/limits",
         &["setImageLimits"],
         &[
-            "image limit x --min-cpu 2 --max-mem 8g --max-gpu none --shm 1g",
+            "image limit x --min-cpu 2 --max-mem 8g --max-gpu none --shm 1g --ulimits stack=64m",
             "image limit x --of-labels",
         ],
     ),

@@ -13,6 +13,7 @@ use rules::names::{FolderId, ResourceGroupId, SessionId, SessionName, UserId};
 use rules::permissions::{Permission, Reach, Subject, may, own};
 use rules::placement::{self, Explanation};
 use rules::preset::{Preset, in_order};
+use rules::process_limits::ProcessLimits;
 use rules::quota::{
     self, Allowance, AttachedPolicy, EffectiveLimit, LimitKey, PolicyLevel, PolicyLimits,
     TenantLevel, UsageByLevel,
@@ -71,6 +72,7 @@ struct CheckedLaunch {
     egress: Option<SessionEgress>,
     start_up: StartUpChoice,
     sudo: bool,
+    ulimits: ProcessLimits,
     group: ResourceGroupId,
     replicas: u32,
     /// The word a made-up name begins with.
@@ -87,7 +89,7 @@ const NAMES_TRIED: u32 = 8;
 ///
 /// Errors: what is wrong with the request, by field; `session.name-taken`; what no machine here
 /// could ever hold; `idempotency.key-reused`; `disk.full`; `launch.owner-denied`, `launch.owner-unknown` where it
-/// is for another user; `egress.not-allowed`; `sudo.not-allowed`; `preset.unknown`; `group.not-allowed`, `group.none`, `group.kind`, `group.reservation`.
+/// is for another user; `egress.not-allowed`; `sudo.not-allowed`; `ulimits.invalid`; `preset.unknown`; `group.not-allowed`, `group.none`, `group.kind`, `group.reservation`.
 pub async fn launch(
     server: &Server,
     caller: &Caller,
@@ -106,6 +108,7 @@ pub async fn launch(
     let (device_affinity, priority) = (request.device_affinity.clone(), request.priority);
     let (project, owner) = (request.project.clone(), request.owner.clone());
     let (wants_start_up, wants_sudo) = (!request.without_start_up, request.sudo);
+    let ulimits = ulimits_of(&request)?;
     let mounts = api::mounts::requested(&request.mounts)?;
     let network = network_of(&request)?;
     let validated = RequestedLaunch::from(request).validate(now)?;
@@ -141,6 +144,7 @@ pub async fn launch(
                 (draft.group, _) = asked.find(rows, &subject, project.as_deref(), rows.now)?;
                 draft.egress = egress::chosen(rows.egress_policy(&subjects)?.as_ref(), network)?;
                 draft.sudo = granted_sudo(rows, &subjects, wants_sudo)?;
+                draft.ulimits = ulimits;
                 let limits = limits_of(rows, &subjects, CountedUse::QueueBound)?;
                 keep_priority(&limits, priority, &mut draft.precedence)?;
                 let place = (subjects.domain, subjects.project);
@@ -199,6 +203,12 @@ fn network_of(request: &LaunchRequest) -> Result<Option<NetworkMode>, Refusal> {
     let mode = NetworkMode::parse(named);
     mode.map(Some)
         .ok_or_else(|| refusals::egress_network_unknown().at("/network"))
+}
+
+/// What a launch raises for its processes. Errors: `ulimits.invalid`.
+fn ulimits_of(request: &LaunchRequest) -> Result<ProcessLimits, Refusal> {
+    let typed = request.ulimits.as_deref().unwrap_or_default();
+    ProcessLimits::parse(typed).map_err(|refusal| refusal.at("/ulimits"))
 }
 
 /// Whether there is a network to choose: a policy of the site names some. Which of them a launch may choose, its own policies
@@ -291,6 +301,10 @@ fn under_image(
     }
     if asked.shm.is_none() {
         asked.shm = limits.shm.map(|size| size.min(memory));
+    }
+    let typed = request.ulimits.as_deref().map(str::trim);
+    if typed.is_none_or(str::is_empty) && !limits.ulimits.is_usual() {
+        request.ulimits = Some(limits.ulimits.to_string());
     }
     Ok(request)
 }
@@ -799,12 +813,13 @@ impl LaunchForMembers {
                 }
                 let request = under_image(view, [caller, caller], request)?;
                 let (priority, network) = (request.priority, network_of(&request)?);
-                let sudo = request.sudo;
+                let (sudo, ulimits) = (request.sudo, ulimits_of(&request)?);
                 let validated = RequestedLaunch::from(request).validate(now)?;
                 // Each member has a group of their own, which may be none of the caller's.
                 let founding = ResourceGroupId::DEFAULT;
                 let mut draft = named_things(view, [caller, caller], validated, None, founding)?;
                 draft.word = course.name.to_string();
+                draft.ulimits = ulimits;
                 let machines = machines(view, view.nodes_by_group()?)?;
                 let (demand, environment) = (&draft.spec.demand, &draft.spec.environment);
                 let each = draft.spec.of_each();
@@ -953,6 +968,7 @@ pub async fn preview(
     let (project, owner) = (request.project.clone(), request.owner.clone());
     let mounts = api::mounts::requested(&request.mounts)?;
     let (network, wants_sudo) = (network_of(&request)?, request.sudo);
+    ulimits_of(&request)?;
     let validated = RequestedLaunch::from(request).validate(now)?;
     refuse_full_queue(server)?;
     let snapshot = server.snapshot().await?;
@@ -1068,6 +1084,7 @@ pub async fn duplicate(
             // Nor does the command of another user get the caller's start-up unless the caller asks for it.
             without_start_up: !is_own || row.start_up.choice == StartUpChoice::Nothing,
             sudo: is_own && row.sudo,
+            ulimits: Some(row.ulimits.to_string()).filter(|raised| !raised.is_empty()),
             resources: Resources {
                 cpu: Some(demand.cpu),
                 memory: Some(demand.memory),
@@ -1270,6 +1287,7 @@ fn named_things(
         egress: None,
         start_up: StartUpChoice::Nothing,
         sudo: false,
+        ulimits: ProcessLimits::USUAL,
         group,
         replicas: launch.replicas,
         word,
@@ -1433,6 +1451,7 @@ fn insert_named(
         row.egress.clone_from(&draft.egress);
         row.start_up.choice = draft.start_up;
         row.sudo = draft.sudo;
+        row.ulimits = draft.ulimits;
         rows.insert_session(&row, actor)?;
         rows.put_session_group(row.id, draft.group)?;
         written.push(row);
