@@ -142,6 +142,10 @@ pub struct SessionView {
     #[serde(default)]
     #[schema(required = true)]
     pub ulimits: String,
+    /// Apps that its launch named, as `jupyter,board:6006,8501`; empty: none.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub apps: String,
     pub labels: BTreeMap<String, String>,
     /// What it is for, as its launch said; null where nothing was said.
     #[serde(default)]
@@ -262,6 +266,7 @@ impl SessionView {
             own_variables: row.start_up.choice == StartUpChoice::Variables,
             sudo: row.sudo,
             ulimits: row.ulimits.to_string(),
+            apps: row.apps.to_string(),
             labels: row.remarks.labels.clone(),
             description: row.remarks.description.clone(),
             resources: row.spec.of_each(),
@@ -366,6 +371,13 @@ pub struct LaunchRequest {
         pattern = "^(default|(memlock=(unlimited|-1|default)|stack=([1-9][0-9]{0,2}m|default))(,(memlock=(unlimited|-1|default)|stack=([1-9][0-9]{0,2}m|default))){0,3})$"
     )]
     pub ulimits: Option<String>,
+    /// Apps that are started once it runs, and ports that are opened, as `jupyter,board:6006,8501`, 8 at most, each once: by
+    /// name, by name with the port where it listens, or a port alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(
+        pattern = "^([a-z]([a-z0-9-]{0,30}[a-z0-9])?(:([1-9][0-9]{0,3}|[1-5][0-9]{4}))?|[1-9][0-9]{0,3}|[1-5][0-9]{4})(,([a-z]([a-z0-9-]{0,30}[a-z0-9])?(:([1-9][0-9]{0,3}|[1-5][0-9]{4}))?|[1-9][0-9]{0,3}|[1-5][0-9]{4})){0,7}$"
+    )]
+    pub apps: Option<String>,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// What it is for, in one line.
@@ -459,6 +471,7 @@ impl Default for LaunchRequest {
             without_start_up: false,
             sudo: false,
             ulimits: None,
+            apps: None,
             labels: BTreeMap::new(),
             description: None,
             preset: None,

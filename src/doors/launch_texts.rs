@@ -37,6 +37,9 @@ pub struct LaunchTexts {
         help_heading = "Resources"
     )]
     pub ulimits: Option<String>,
+    /// Apps to start once it runs, and ports to open, by commas: jupyter,board:6006,8501
+    #[arg(long = "app", value_name = "NAME[:PORT]")]
+    pub apps: Option<String>,
 }
 
 /// One text.
@@ -77,6 +80,7 @@ impl LaunchTexts {
             group: request.group.clone(),
             network: request.network.clone(),
             ulimits: request.ulimits.clone(),
+            apps: request.apps.clone(),
         }
     }
 
@@ -88,6 +92,7 @@ impl LaunchTexts {
             group: said(self.group.as_deref()),
             network: said(self.network.as_deref()),
             ulimits: said(self.ulimits.as_deref()),
+            apps: said(self.apps.as_deref()),
             ..LaunchRequest::default()
         }
     }
@@ -100,6 +105,7 @@ impl LaunchTexts {
             ("group", "--group", &self.group),
             ("network", "--network", &self.network),
             ("ulimits", "--ulimits", &self.ulimits),
+            ("apps", "--app", &self.apps),
         ];
         all.into_iter().filter_map(|(name, flag, typed)| {
             let typed = typed.as_deref().map_or("", str::trim);
@@ -146,12 +152,18 @@ impl LaunchTexts {
                 t.launch_text_ulimits_help(),
                 &self.ulimits,
             ),
+            one(
+                "apps",
+                t.launch_text_apps(),
+                t.launch_text_apps_help(),
+                &self.apps,
+            ),
         ]
     }
 }
 
 /// What is shown of a session as it is, in its order.
-pub fn shown<Style>() -> [ShownText<Style>; 4] {
+pub fn shown<Style>() -> [ShownText<Style>; 5] {
     [
         ShownText {
             heading: "PROJECT",
@@ -178,6 +190,11 @@ pub fn shown<Style>() -> [ShownText<Style>; 4] {
             heading: "ULIMITS",
             title: Text::launch_text_ulimits,
             give: |session, _| session.ulimits.clone(),
+        },
+        ShownText {
+            heading: "APPS",
+            title: Text::launch_text_apps,
+            give: |session, _| session.apps.clone(),
         },
     ]
 }

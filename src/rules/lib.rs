@@ -5,6 +5,7 @@
 
 pub mod announcement;
 pub mod app;
+pub mod app_launch;
 pub mod app_origin;
 pub mod app_port;
 pub mod app_services;

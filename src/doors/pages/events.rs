@@ -656,6 +656,7 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "group.nodes" => t.events_group_nodes(),
         "group.access" => t.events_group_access(),
         "group.windows" => t.events_group_windows(),
+        "app.not-begun" => t.events_app_not_begun(),
         "app.share-added" => t.events_app_share_added(),
         "app.share-removed" => t.events_app_share_removed(),
         "folder.added" => t.events_folder_added(),

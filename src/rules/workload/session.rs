@@ -12,6 +12,7 @@ use super::precedence::Precedence;
 use super::remarks::Remarks;
 use super::spec::SessionSpec;
 use super::state::{DesiredState, EndedSession, LastPlace, Lifecycle, PlacedSession, SessionState};
+use crate::app_launch::LaunchedApps;
 use crate::codes;
 use crate::egress::SessionEgress;
 use crate::incident::{EnforcementAction, MemoryIncident};
@@ -55,6 +56,9 @@ pub struct Session {
     /// What its processes may have more than is usual.
     #[serde(default)]
     pub ulimits: ProcessLimits,
+    /// Apps that are started once it runs.
+    #[serde(default)]
+    pub apps: LaunchedApps,
     /// Where it stands, and the containers it has there.
     pub lifecycle: Lifecycle,
     pub desired: DesiredState,
@@ -154,6 +158,7 @@ impl Session {
             start_up: SessionStartUp::default(),
             sudo: false,
             ulimits: ProcessLimits::USUAL,
+            apps: LaunchedApps::default(),
             lifecycle: Lifecycle::Pending,
             desired: DesiredState::Run,
             paused: false,

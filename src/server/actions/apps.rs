@@ -1,6 +1,7 @@
 //! What a user may do with the apps of a session: see them, start and open them. Who may enter a session may open its
 //! apps, which are programs of its owner and run as its user.
 
+pub(crate) mod launched;
 pub mod shares;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -421,7 +422,8 @@ async fn definitions(
     let wanted: BTreeSet<String> = wanted.filter(|program| !program.is_empty()).collect();
     let found = streams.programs(session.container(), wanted.into_iter().collect());
     let found: BTreeSet<String> = found.await?.into_iter().collect();
-    Ok(offered(of_image, |program| found.contains(program)))
+    let known = offered(of_image, |program| found.contains(program));
+    Ok(session.apps.joined(known))
 }
 
 /// The apps with names of their own, the first of each name.

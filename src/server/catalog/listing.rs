@@ -191,6 +191,19 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// Running sessions whose launch names apps, by id.
+    pub(crate) fn sessions_with_apps(&self) -> Result<Vec<Session>, Failure> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select {}
+             from session
+             where apps <> '' and state = 'running'
+             order by id",
+            columns_read()
+        ))?;
+        let rows = statement.query_map([], |row| from_row(row, self.seal))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// Sessions with ids from `low` to `high`, at most two: enough to know whether a prefix is
     /// unique.
     pub(crate) fn sessions_between(

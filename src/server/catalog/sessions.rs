@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
+use rules::app_launch::LaunchedApps;
 use rules::devices::MigProfile;
 use rules::names::{ImageId, SessionId, SessionName, UserId, UserName};
 use rules::policy::SharePolicy;
@@ -88,6 +89,7 @@ pub(super) const COLUMNS: [&str; 52] = [
     "start_up",
     "sudo",
     "ulimits",
+    "apps",
     "containers",
 ];
 
@@ -248,6 +250,7 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         start_up: value::json(row, next())?,
         sudo: row.get(next())?,
         ulimits: value::word(row, next(), |text| ProcessLimits::parse(text).ok())?,
+        apps: value::word(row, next(), |text| LaunchedApps::parse(text).ok())?,
     })
 }
 
@@ -714,6 +717,7 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(value::text(&session.start_up)),
         Box::new(session.sudo),
         Box::new(session.ulimits.to_string()),
+        Box::new(session.apps.to_string()),
         Box::new(spec.containers),
     ]
 }

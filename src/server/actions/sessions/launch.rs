@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use api::mounts::NewMountBody;
 use api::sessions::{LaunchRequest, Resources, SessionView};
+use rules::app_launch::LaunchedApps;
 use rules::course::Course;
 use rules::egress::{self, NetworkMode, SessionEgress};
 use rules::folder::{FolderMount, RequestedMount};
@@ -73,6 +74,7 @@ struct CheckedLaunch {
     start_up: StartUpChoice,
     sudo: bool,
     ulimits: ProcessLimits,
+    apps: LaunchedApps,
     group: ResourceGroupId,
     replicas: u32,
     /// The word a made-up name begins with.
@@ -89,7 +91,7 @@ const NAMES_TRIED: u32 = 8;
 ///
 /// Errors: what is wrong with the request, by field; `session.name-taken`; what no machine here
 /// could ever hold; `idempotency.key-reused`; `disk.full`; `launch.owner-denied`, `launch.owner-unknown` where it
-/// is for another user; `egress.not-allowed`; `sudo.not-allowed`; `ulimits.invalid`; `preset.unknown`; `group.not-allowed`, `group.none`, `group.kind`, `group.reservation`.
+/// is for another user; `egress.not-allowed`; `sudo.not-allowed`; `ulimits.invalid`; `app.launch-invalid`; `preset.unknown`; `group.not-allowed`, `group.none`, `group.kind`, `group.reservation`.
 pub async fn launch(
     server: &Server,
     caller: &Caller,
@@ -108,7 +110,7 @@ pub async fn launch(
     let (device_affinity, priority) = (request.device_affinity.clone(), request.priority);
     let (project, owner) = (request.project.clone(), request.owner.clone());
     let (wants_start_up, wants_sudo) = (!request.without_start_up, request.sudo);
-    let ulimits = ulimits_of(&request)?;
+    let (ulimits, apps) = (ulimits_of(&request)?, apps_of(&request)?);
     let mounts = api::mounts::requested(&request.mounts)?;
     let network = network_of(&request)?;
     let validated = RequestedLaunch::from(request).validate(now)?;
@@ -144,7 +146,7 @@ pub async fn launch(
                 (draft.group, _) = asked.find(rows, &subject, project.as_deref(), rows.now)?;
                 draft.egress = egress::chosen(rows.egress_policy(&subjects)?.as_ref(), network)?;
                 draft.sudo = granted_sudo(rows, &subjects, wants_sudo)?;
-                draft.ulimits = ulimits;
+                (draft.ulimits, draft.apps) = (ulimits, apps);
                 let limits = limits_of(rows, &subjects, CountedUse::QueueBound)?;
                 keep_priority(&limits, priority, &mut draft.precedence)?;
                 let place = (subjects.domain, subjects.project);
@@ -209,6 +211,12 @@ fn network_of(request: &LaunchRequest) -> Result<Option<NetworkMode>, Refusal> {
 fn ulimits_of(request: &LaunchRequest) -> Result<ProcessLimits, Refusal> {
     let typed = request.ulimits.as_deref().unwrap_or_default();
     ProcessLimits::parse(typed).map_err(|refusal| refusal.at("/ulimits"))
+}
+
+/// The apps that a launch names. Errors: `app.launch-invalid`.
+fn apps_of(request: &LaunchRequest) -> Result<LaunchedApps, Refusal> {
+    let typed = request.apps.as_deref().unwrap_or_default();
+    LaunchedApps::parse(typed).map_err(|refusal| refusal.at("/apps"))
 }
 
 /// Whether there is a network to choose: a policy of the site names some. Which of them a launch may choose, its own policies
@@ -814,12 +822,13 @@ impl LaunchForMembers {
                 let request = under_image(view, [caller, caller], request)?;
                 let (priority, network) = (request.priority, network_of(&request)?);
                 let (sudo, ulimits) = (request.sudo, ulimits_of(&request)?);
+                let apps = apps_of(&request)?;
                 let validated = RequestedLaunch::from(request).validate(now)?;
                 // Each member has a group of their own, which may be none of the caller's.
                 let founding = ResourceGroupId::DEFAULT;
                 let mut draft = named_things(view, [caller, caller], validated, None, founding)?;
                 draft.word = course.name.to_string();
-                draft.ulimits = ulimits;
+                (draft.ulimits, draft.apps) = (ulimits, apps);
                 let machines = machines(view, view.nodes_by_group()?)?;
                 let (demand, environment) = (&draft.spec.demand, &draft.spec.environment);
                 let each = draft.spec.of_each();
@@ -968,7 +977,7 @@ pub async fn preview(
     let (project, owner) = (request.project.clone(), request.owner.clone());
     let mounts = api::mounts::requested(&request.mounts)?;
     let (network, wants_sudo) = (network_of(&request)?, request.sudo);
-    ulimits_of(&request)?;
+    (ulimits_of(&request)?, apps_of(&request)?);
     let validated = RequestedLaunch::from(request).validate(now)?;
     refuse_full_queue(server)?;
     let snapshot = server.snapshot().await?;
@@ -1085,6 +1094,7 @@ pub async fn duplicate(
             without_start_up: !is_own || row.start_up.choice == StartUpChoice::Nothing,
             sudo: is_own && row.sudo,
             ulimits: Some(row.ulimits.to_string()).filter(|raised| !raised.is_empty()),
+            apps: Some(row.apps.to_string()).filter(|named| !named.is_empty()),
             resources: Resources {
                 cpu: Some(demand.cpu),
                 memory: Some(demand.memory),
@@ -1288,6 +1298,7 @@ fn named_things(
         start_up: StartUpChoice::Nothing,
         sudo: false,
         ulimits: ProcessLimits::USUAL,
+        apps: LaunchedApps::default(),
         group,
         replicas: launch.replicas,
         word,
@@ -1452,6 +1463,7 @@ fn insert_named(
         row.start_up.choice = draft.start_up;
         row.sudo = draft.sudo;
         row.ulimits = draft.ulimits;
+        row.apps.clone_from(&draft.apps);
         rows.insert_session(&row, actor)?;
         rows.put_session_group(row.id, draft.group)?;
         written.push(row);
