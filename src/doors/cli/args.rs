@@ -2037,6 +2037,9 @@ pub struct LimitFlags {
     /// What the folders of each user take together [default: 50 GiB]
     #[arg(long, value_name = "SIZE")]
     pub folder_bytes: Option<String>,
+    /// Images that each user keeps of sessions [default: 32]
+    #[arg(long, value_name = "NUMBER")]
+    pub images: Option<String>,
 }
 
 /// What a policy says of networks.

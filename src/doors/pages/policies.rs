@@ -10,6 +10,7 @@ use axum::extract::{Form, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
+use rules::commit::MAX_POLICY_IMAGES;
 use rules::object::Object;
 use rules::permissions::Permission;
 use rules::quota::{LimitKey, LimitKind, PolicyLevel, PolicyLimits};
@@ -163,6 +164,7 @@ pub(super) fn key_name(t: Text, key: LimitKey) -> &'static str {
         LimitKey::Priority => t.policies_priority(),
         LimitKey::SignIns => t.policies_sign_ins(),
         LimitKey::FolderBytes => t.policies_folder_bytes(),
+        LimitKey::Images => t.policies_images(),
     }
 }
 
@@ -182,7 +184,8 @@ pub(super) fn amount(visit: &RequestContext, key: LimitKey, value: u64) -> Strin
         | LimitKey::Waiting
         | LimitKey::Sessions
         | LimitKey::Priority
-        | LimitKey::SignIns => written(key, value),
+        | LimitKey::SignIns
+        | LimitKey::Images => written(key, value),
     }
 }
 
@@ -533,9 +536,11 @@ fn written(key: LimitKey, value: u64) -> String {
         | LimitKey::FolderBytes => exact(value),
         LimitKey::RuntimeSeconds if value.is_multiple_of(3_600) => format!("{}h", value / 3_600),
         LimitKey::RuntimeSeconds => format!("{value}s"),
-        LimitKey::Waiting | LimitKey::Sessions | LimitKey::Priority | LimitKey::SignIns => {
-            value.to_string()
-        }
+        LimitKey::Waiting
+        | LimitKey::Sessions
+        | LimitKey::Priority
+        | LimitKey::SignIns
+        | LimitKey::Images => value.to_string(),
     }
 }
 
@@ -565,6 +570,7 @@ fn example(key: LimitKey) -> &'static str {
         LimitKey::FolderBytes => "50 GiB",
         LimitKey::RuntimeSeconds => "12h",
         LimitKey::Priority => "50",
+        LimitKey::Images => "32",
         LimitKey::Waiting | LimitKey::Sessions | LimitKey::SignIns => "4",
     }
 }
@@ -597,6 +603,10 @@ pub(super) fn read(key: LimitKey, text: &str) -> Result<Option<u64>, Refusal> {
             text.parse::<u64>().ok().filter(|one| *one <= most)
         }
         LimitKey::SignIns => text.parse::<u64>().ok().filter(|most| *most > 0),
+        LimitKey::Images => text
+            .parse::<u64>()
+            .ok()
+            .filter(|most| *most <= MAX_POLICY_IMAGES),
     };
     let refused = || refusals::policy_limit_invalid(example(key)).at(format!("/{}", key.word()));
     value.map(Some).ok_or_else(refused)

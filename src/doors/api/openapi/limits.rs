@@ -73,7 +73,7 @@ const HALF_LIFE: &str = "^(|0*([1-9][0-9]{0,2}|[1-7][0-9]{3}|8[0-6][0-9]{2}|87[0
 /// A price of nothing.
 const FREE: &str = "^(0{1,7}([.]0{1,6})?)?$";
 /// The fields of `Limits`.
-const LIMITS: [&str; 14] = [
+const LIMITS: [&str; 15] = [
     "waiting",
     "waiting_bytes",
     "sessions",
@@ -88,6 +88,7 @@ const LIMITS: [&str; 14] = [
     "priority",
     "sign_ins",
     "folder_bytes",
+    "images",
 ];
 /// The fields of `IdleThresholds`.
 const THRESHOLDS: [&str; 4] = ["gpu_percent", "cpu", "terminals", "keys"];

@@ -591,7 +591,8 @@ fn keep_within(
             | LimitKey::RuntimeSeconds
             | LimitKey::Priority
             | LimitKey::SignIns
-            | LimitKey::FolderBytes => 0,
+            | LimitKey::FolderBytes
+            | LimitKey::Images => 0,
         })
     };
     for limit in limits {
