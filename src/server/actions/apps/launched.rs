@@ -13,7 +13,7 @@ use rules::app_launch::LaunchedApp;
 use rules::names::ContainerName;
 use rules::session::Session;
 
-use super::{OpenApp, command, definition_of, lease_port};
+use super::{OpenApp, commands, definition_of, lease_port};
 use crate::app_starts::answers;
 use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
@@ -97,7 +97,7 @@ async fn begin(
             Arc::clone(streams),
             container,
             &open.definition,
-            command(&open),
+            commands(&open),
         );
     }
     // Without an address it runs all the same: `fardel forward` reaches it.
