@@ -130,8 +130,9 @@ mod tests {
         let many: Vec<String> = (1..=MAX_LAUNCHED_APPS).map(|n| n.to_string()).collect();
         let many = many.join(",");
         assert!(LaunchedApps::parse(&many).is_ok());
+        let beyond = format!("{many},9000");
         for text in [
-            &format!("{many},9000"),
+            beyond.as_str(),
             ",",
             "Jupyter",
             "jupyter:0",

@@ -347,7 +347,7 @@ mod tests {
             run(&["board", "{ports[1]}"]),
             run(&["bo\0ard"]),
             run(&["board"; MAX_APP_WORDS + 1]),
-            run(&[&"x".repeat(MAX_SERVICE_TEXT + 1)]),
+            run(&["x".repeat(MAX_SERVICE_TEXT + 1).as_str()]),
             ServiceSource {
                 env: BTreeMap::from([("A=B".to_owned(), String::new())]),
                 ..run(&["board"])
