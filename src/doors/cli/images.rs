@@ -517,3 +517,41 @@ impl ProgressLine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_become_the_limits_of_an_image() {
+        let nothing = || ImageLimitFlags {
+            min_cpu: None,
+            max_cpu: None,
+            min_mem: None,
+            max_mem: None,
+            min_gpu: None,
+            max_gpu: None,
+            shm: None,
+            ulimits: None,
+            of_labels: false,
+        };
+        let before = json!({"min_cpu": 1, "max_cpu": 4, "ulimits": "stack=64m"});
+        let flags = ImageLimitFlags {
+            min_cpu: Some("2".to_owned()),
+            max_cpu: Some("none".to_owned()),
+            min_mem: Some("1g".to_owned()),
+            ulimits: Some("none".to_owned()),
+            ..nothing()
+        };
+        let limits = limited(&flags, &before).expect("limits");
+        let wanted = json!({
+            "min_cpu": 2, "max_cpu": null, "min_memory": 1 << 30, "ulimits": "",
+        });
+        assert_eq!(limits, wanted);
+        let wrong = ImageLimitFlags {
+            max_gpu: Some("many".to_owned()),
+            ..nothing()
+        };
+        assert!(limited(&wrong, &before).is_err());
+    }
+}

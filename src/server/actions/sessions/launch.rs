@@ -8,6 +8,7 @@ use api::sessions::{LaunchRequest, Resources, SessionView};
 use rules::app_launch::LaunchedApps;
 use rules::course::Course;
 use rules::egress::{self, NetworkMode, SessionEgress};
+use rules::environment::RecommendedOptions;
 use rules::folder::{FolderMount, RequestedMount};
 use rules::image::CatalogImage;
 use rules::names::{FolderId, ResourceGroupId, SessionId, SessionName, UserId};
@@ -300,15 +301,22 @@ fn under_image(
         return Ok(request);
     };
     let (limits, usual, asked) = (image.limits, Demand::default(), &mut request.resources);
+    // An administrator says it in the place of all others.
+    let bundle = match image.limits_set {
+        true => RecommendedOptions::default(),
+        false => view.recommended_of_image(image.id)?,
+    };
     let cpu = limits.usual_cpu(usual.cpu);
-    let memory = limits.usual_memory(usual.memory);
+    let memory = bundle.memory.map_or(usual.memory, Bytes);
+    let memory = limits.usual_memory(memory.max(usual.memory));
     asked.cpu.get_or_insert(cpu);
     let memory = *asked.memory.get_or_insert(memory);
     if asked.gpu.is_none() && asked.mig.is_none() {
         asked.gpu = limits.min_gpu;
     }
     if asked.shm.is_none() {
-        asked.shm = limits.shm.map(|size| size.min(memory));
+        let shm = limits.shm.or(bundle.shm.map(Bytes));
+        asked.shm = shm.map(|size| size.min(memory));
     }
     let typed = request.ulimits.as_deref().map(str::trim);
     if typed.is_none_or(str::is_empty) && !limits.ulimits.is_usual() {
