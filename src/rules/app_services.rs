@@ -15,8 +15,11 @@ pub const RUNTIME_LABEL: &str = "ai.backend.runtime-path";
 /// Steps before the program of a service. Higher: opening an app runs a stranger's script of any length. Lower: a service
 /// with several files of settings does not start.
 pub const MAX_SERVICE_STEPS: usize = 16;
-/// Bytes of one word of its commands, of a variable and of a file that it writes. Higher: the kernel takes no longer argument.
+/// Bytes of all its words, variables and files together, with their templates filled. Higher: templates that name each other
+/// fill memory. Lower: a service with a long file of settings does not start.
 pub const MAX_SERVICE_TEXT: usize = 64 << 10;
+/// Bytes of the program of a service. Higher: no path is longer.
+const MAX_SERVICE_PROGRAM: usize = 4095;
 
 /// Services by another name than the program has here, so that an app is called the same in all images.
 const OTHER_NAMES: [(&str, &str); 4] = [
@@ -115,40 +118,41 @@ pub fn apps_of_services(label: &str, files: &ServiceFiles) -> Vec<AppDefinition>
 }
 
 impl ServiceSource {
-    /// The app with what starts it; None where there is no command, or one that cannot be carried.
+    /// The app with what starts it; None where there is no command, or one that cannot be carried. Costs what it writes, at most
+    /// `MAX_SERVICE_TEXT` bytes.
     fn start(&self, app: &AppDefinition, runtime_path: &str) -> Option<AppDefinition> {
-        let mut values = BTreeMap::from([("ports[0]".to_owned(), "{port}".to_owned())]);
+        let mut templates = ServiceTemplates {
+            values: BTreeMap::from([("ports[0]".to_owned(), "{port}".to_owned())]),
+            left: MAX_SERVICE_TEXT,
+        };
         if !runtime_path.is_empty() {
-            values.insert("runtime_path".to_owned(), runtime_path.to_owned());
+            let path = runtime_path.to_owned();
+            templates.values.insert("runtime_path".to_owned(), path);
         }
-        if self.command.is_empty() || self.prestart.len() > MAX_SERVICE_STEPS {
+        if self.prestart.len() > MAX_SERVICE_STEPS {
             return None;
         }
         let mut before = Vec::new();
         for (number, step) in self.prestart.iter().enumerate() {
-            let (command, file) = step.act.command(&values, &app.choice, number)?;
+            let (command, file) = step.act.command(&mut templates, &app.choice, number)?;
             before.extend(command);
             if let (Some(reference), Some(file)) = (&step.reference, file) {
-                values.insert(reference.clone(), file);
+                templates.values.insert(reference.clone(), file);
             }
         }
-        let command = filled_all(&self.command, &values)?;
+        let command = templates.words(&self.command)?;
+        if self.env.len() > MAX_APP_WORDS {
+            return None;
+        }
         let mut environment = Vec::new();
         for (name, value) in &self.env {
             if name.is_empty() || name.contains(['=', '\0']) {
                 return None;
             }
-            environment.push((name.clone(), filled(value, &values)?));
+            environment.push((name.clone(), templates.fill(value)?));
         }
-        let words = before.iter().flatten().chain(&command);
-        let texts = words.chain(environment.iter().map(|(_, value)| value));
-        let is_plain = |text: &String| text.len() <= MAX_SERVICE_TEXT && !text.contains('\0');
-        let is_good = command.len() <= MAX_APP_WORDS
-            && environment.len() <= MAX_APP_WORDS
-            && command.first().is_some_and(|word| !word.is_empty())
-            && texts.into_iter().all(is_plain);
-        is_good.then(|| AppDefinition {
-            program: command.first().cloned().unwrap_or_default(),
+        Some(AppDefinition {
+            program: command.first().cloned()?,
             command,
             before,
             environment,
@@ -158,74 +162,111 @@ impl ServiceSource {
 }
 
 impl StepAct {
-    /// The command that does it inside, and the file that it writes; None for a template that we do not know.
+    /// The command that does it inside, and the file that it writes; None for what cannot be carried.
     fn command(
         &self,
-        values: &BTreeMap<String, String>,
+        templates: &mut ServiceTemplates,
         app: &AppChoice,
         number: usize,
     ) -> Option<(Option<Vec<String>>, Option<String>)> {
-        let written = |file: &str, body: &[String], sign: &str| {
-            let mut text = String::new();
-            for line in body {
-                text.push_str(&filled(line, values)?);
-                text.push('\n');
-            }
-            let script = format!("umask 077; printf %s \"$2\" {sign} \"$1\"");
-            Some(
-                ["sh", "-c", &script, "sh", file, &text]
-                    .map(str::to_owned)
-                    .to_vec(),
-            )
-        };
         Some(match self {
             Self::WriteFile {
                 filename,
                 body,
                 append,
             } => {
-                let file = filled(filename, values)?;
-                let sign = if *append { ">>" } else { ">" };
-                (Some(written(&file, body, sign)?), Some(file))
+                let file = templates.fill(filename)?;
+                let text = templates.lines(body)?;
+                (Some(writing(&file, &text, *append)), Some(file))
             }
             Self::WriteTempfile { body } => {
                 let file = format!("/tmp/fardel-app-{app}-{number}");
-                (Some(written(&file, body, ">")?), Some(file))
+                let text = templates.lines(body)?;
+                (Some(writing(&file, &text, false)), Some(file))
             }
             Self::Mkdir { path } => {
-                let path = filled(path, values)?;
+                let path = templates.fill(path)?;
                 let command = ["mkdir", "-p", "--", &path].map(str::to_owned);
                 (Some(command.to_vec()), None)
             }
-            Self::RunCommand { command } => (Some(filled_all(command, values)?), None),
+            Self::RunCommand { command } => (Some(templates.words(command)?), None),
             Self::Log {} => (None, None),
         })
     }
 }
 
-fn filled_all(texts: &[String], values: &BTreeMap<String, String>) -> Option<Vec<String>> {
-    texts.iter().map(|text| filled(text, values)).collect()
+/// The command that writes a text into a file that its user alone may read.
+fn writing(file: &str, text: &str, append: bool) -> Vec<String> {
+    let sign = if append { ">>" } else { ">" };
+    let script = format!("umask 077; printf %s \"$2\" {sign} \"$1\"");
+    ["sh", "-c", &script, "sh", file, text]
+        .map(str::to_owned)
+        .to_vec()
 }
 
-/// A text with its templates filled as `str.format` of Python does it, two braces being one; None for a name that has no value.
-fn filled(text: &str, values: &BTreeMap<String, String>) -> Option<String> {
-    let mut all = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find(['{', '}']) {
-        all.push_str(&rest[..at]);
-        let brace = &rest[at..=at];
-        rest = &rest[at + 1..];
-        if let Some(behind) = rest.strip_prefix(brace) {
-            all.push_str(brace);
-            rest = behind;
-            continue;
+/// What names in templates stand for, and how many bytes of filled texts a service may still have: a text that names another
+/// one many times would else grow with each step.
+struct ServiceTemplates {
+    values: BTreeMap<String, String>,
+    left: usize,
+}
+
+impl ServiceTemplates {
+    /// The words of a command; None for none, too many, or a first one that names no program.
+    fn words(&mut self, texts: &[String]) -> Option<Vec<String>> {
+        if texts.is_empty() || texts.len() > MAX_APP_WORDS {
+            return None;
         }
-        let (name, behind) = rest.split_once('}').filter(|_| brace == "{")?;
-        all.push_str(values.get(name)?);
-        rest = behind;
+        let words: Vec<String> = texts
+            .iter()
+            .map(|text| self.fill(text))
+            .collect::<Option<_>>()?;
+        (1..=MAX_SERVICE_PROGRAM)
+            .contains(&words[0].len())
+            .then_some(words)
     }
-    all.push_str(rest);
-    Some(all)
+
+    fn lines(&mut self, body: &[String]) -> Option<String> {
+        let mut text = String::new();
+        for line in body {
+            text.push_str(&self.fill(line)?);
+            self.left = self.left.checked_sub(1)?;
+            text.push('\n');
+        }
+        Some(text)
+    }
+
+    /// A text with its templates filled as `str.format` of Python does it, two braces being one; None for a name that has no
+    /// value, for a zero byte, and where no room is left.
+    fn fill(&mut self, text: &str) -> Option<String> {
+        let mut all = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(['{', '}']) {
+            self.put(&mut all, &rest[..at])?;
+            let brace = &rest[at..=at];
+            rest = &rest[at + 1..];
+            if let Some(behind) = rest.strip_prefix(brace) {
+                self.put(&mut all, brace)?;
+                rest = behind;
+                continue;
+            }
+            let (name, behind) = rest.split_once('}').filter(|_| brace == "{")?;
+            let value = self.values.get(name)?.clone();
+            self.put(&mut all, &value)?;
+            rest = behind;
+        }
+        self.put(&mut all, rest)?;
+        Some(all)
+    }
+
+    fn put(&mut self, all: &mut String, part: &str) -> Option<()> {
+        self.left = self.left.checked_sub(part.len())?;
+        if part.contains('\0') {
+            return None;
+        }
+        all.push_str(part);
+        Some(())
+    }
 }
 
 /// Names and ports; of a service with several ports, in brackets, the first.
@@ -347,7 +388,34 @@ mod tests {
             run(&["board", "{ports[1]}"]),
             run(&["bo\0ard"]),
             run(&["board"; MAX_APP_WORDS + 1]),
-            run(&["x".repeat(MAX_SERVICE_TEXT + 1).as_str()]),
+            run(&["board", "x".repeat(MAX_SERVICE_TEXT).as_str()]),
+            run(&["x".repeat(MAX_SERVICE_PROGRAM + 1).as_str()]),
+            // Each names the one before many times.
+            ServiceSource {
+                prestart: ["x", "{x}", "{y}", "{z}"]
+                    .into_iter()
+                    .zip(["x", "y", "z", "end"])
+                    .map(|(text, name)| {
+                        let filename = text.repeat(10_000);
+                        let written = StepAct::WriteFile {
+                            filename,
+                            body: Vec::new(),
+                            append: false,
+                        };
+                        step(written, Some(name))
+                    })
+                    .collect(),
+                ..run(&["board"])
+            },
+            ServiceSource {
+                prestart: vec![step(
+                    StepAct::RunCommand {
+                        command: Vec::new(),
+                    },
+                    None,
+                )],
+                ..run(&["board"])
+            },
             ServiceSource {
                 env: BTreeMap::from([("A=B".to_owned(), String::new())]),
                 ..run(&["board"])

@@ -36,7 +36,7 @@ use crate::Failure;
 
 /// What a row keeps, in this order: as `from_row` reads it, and `columns` writes it. The statements are made from
 /// this list, so a column stands in these three places of this file and nowhere else.
-pub(super) const COLUMNS: [&str; 52] = [
+pub(super) const COLUMNS: [&str; 54] = [
     "id",
     "name",
     "owner",

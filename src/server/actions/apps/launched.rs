@@ -11,7 +11,9 @@ use base::observe::chain;
 use rules::app::AppChoice;
 use rules::app_launch::LaunchedApp;
 use rules::names::ContainerName;
+use rules::refusals;
 use rules::session::Session;
+use tokio::task::JoinSet;
 
 use super::{OpenApp, commands, definition_of, lease_port};
 use crate::app_starts::answers;
@@ -22,18 +24,34 @@ use crate::{Failure, Server};
 /// Commits within this time are looked at together. Higher: an app starts as much later. Lower: each commit pays for a look.
 const TOGETHER: Duration = Duration::from_millis(300);
 
+/// How long a session may keep one of its apps waiting before it starts. Longer: what cannot start is told later. Shorter: a
+/// machine that is busy has apps less.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(60);
+
 type Begun = BTreeSet<(ContainerName, AppChoice)>;
 
 /// Runs until it is dropped or the catalog is closed; wakes on commits, about three times a second at most. A look costs a
-/// visit of each running session whose launch names apps.
+/// visit of each running session whose launch names apps. A session whose container does not answer keeps its own apps
+/// waiting alone.
 pub(crate) async fn keep(server: Server, streams: Arc<dyn Streams>) {
     let mut revision = server.catalog().revision();
     let mut begun = Begun::new();
+    // Those that begin now; dropped with this loop.
+    let mut beginning = JoinSet::new();
     loop {
         revision.borrow_and_update();
-        if let Err(failure) = begin_due(&server, &streams, &mut begun).await {
-            tracing::warn!(error = %chain(&failure), "apps of launches could not be looked for; tried again");
+        match due(&server, &mut begun) {
+            Ok(all) => {
+                for (session, apps) in all {
+                    let (server, streams) = (server.clone(), Arc::clone(&streams));
+                    beginning.spawn(begin_all(server, streams, session, apps));
+                }
+            }
+            Err(failure) => {
+                tracing::warn!(error = %chain(&failure), "apps of launches could not be looked for; tried again");
+            }
         }
+        while beginning.try_join_next().is_some() {}
         if revision.changed().await.is_err() {
             return;
         }
@@ -41,11 +59,8 @@ pub(crate) async fn keep(server: Server, streams: Arc<dyn Streams>) {
     }
 }
 
-async fn begin_due(
-    server: &Server,
-    streams: &Arc<dyn Streams>,
-    begun: &mut Begun,
-) -> Result<(), Failure> {
+/// The sessions with apps that are to be started now. Each app of a container comes once.
+fn due(server: &Server, begun: &mut Begun) -> Result<Vec<(Session, Vec<LaunchedApp>)>, Failure> {
     let running = server
         .catalog()
         .read_now("look for apps of launches", |view| {
@@ -59,21 +74,44 @@ async fn begin_due(
         })?;
     let live: BTreeSet<ContainerName> = running.iter().map(|(one, _)| one.container()).collect();
     begun.retain(|(container, _)| live.contains(container));
+    let mut all = Vec::new();
     for (session, ports) in running {
+        let mut apps = Vec::new();
         for app in session.apps.iter() {
             let had_port = ports
                 .iter()
                 .any(|port| port.app == app.choice && Some(port.used_at) >= session.started_at());
             let is_new = begun.insert((session.container(), app.choice.clone()));
-            if had_port || !is_new {
-                continue;
-            }
-            if let Err(failure) = begin(server, streams, &session, app).await {
-                tell(server, &session, app, &failure).await?;
+            if is_new && !had_port {
+                apps.push(app.clone());
             }
         }
+        if !apps.is_empty() {
+            all.push((session, apps));
+        }
     }
-    Ok(())
+    Ok(all)
+}
+
+/// Begins these apps of a session, one after the other.
+async fn begin_all(
+    server: Server,
+    streams: Arc<dyn Streams>,
+    session: Session,
+    apps: Vec<LaunchedApp>,
+) {
+    for app in &apps {
+        let beginning = begin(&server, &streams, &session, app);
+        let done = match tokio::time::timeout(BEGIN_TIMEOUT, beginning).await {
+            Ok(done) => done,
+            Err(_) => Err(refusals::app_too_slow(BEGIN_TIMEOUT.as_secs()).into()),
+        };
+        if let Err(failure) = done
+            && let Err(failure) = tell(&server, &session, app, &failure).await
+        {
+            tracing::warn!(error = %chain(&failure), app = %app.choice, "the journal was not told of an app");
+        }
+    }
 }
 
 /// Gives an app its port of this machine, and starts its program unless it answers.
