@@ -33,11 +33,10 @@ use super::components::{self, Alert, Choice, IconFact};
 use super::file_form::{FileField, FileForm};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
-use super::policies::exact;
 use super::request_context::{RequestContext, taste, taste_of};
 use super::table::{DataTable, FilterBar, TableState};
 use super::table_answer::{ListPage, answer, shorter};
-use super::typed::point;
+use super::typed::{exact, point};
 use super::{PagesContext, layout, live as stream, presenter, responses};
 use crate::doors::text::{Text, codes};
 

@@ -37,7 +37,7 @@ use super::table::{
 };
 use super::table_answer::{ListPage, answer, shorter};
 use super::table_choices::{FilterWords, filter_bar};
-use super::typed::point;
+use super::typed::{exact, point};
 use super::{PagesContext, launch, layout, responses};
 use crate::doors::text::{Text, codes};
 
@@ -541,22 +541,6 @@ fn written(key: LimitKey, value: u64) -> String {
         | LimitKey::Priority
         | LimitKey::SignIns
         | LimitKey::Images => value.to_string(),
-    }
-}
-
-/// A size that is read back as it is: a form that is sent again changes nothing.
-pub(super) fn exact(value: u64) -> String {
-    let shown = Bytes(value).to_string();
-    if Bytes::parse(&shown).is_ok_and(|read| read == Bytes(value)) {
-        return shown;
-    }
-    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    let unit = units
-        .into_iter()
-        .find(|(_, shift)| value.is_multiple_of(1 << shift));
-    match unit {
-        Some((unit, shift)) => format!("{} {unit}", value >> shift),
-        None => format!("{value} B"),
     }
 }
 

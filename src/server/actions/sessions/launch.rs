@@ -986,7 +986,8 @@ pub async fn preview(
     let (project, owner) = (request.project.clone(), request.owner.clone());
     let mounts = api::mounts::requested(&request.mounts)?;
     let (network, wants_sudo) = (network_of(&request)?, request.sudo);
-    (ulimits_of(&request)?, apps_of(&request)?);
+    ulimits_of(&request)?;
+    apps_of(&request)?;
     let validated = RequestedLaunch::from(request).validate(now)?;
     refuse_full_queue(server)?;
     let snapshot = server.snapshot().await?;
