@@ -1,9 +1,10 @@
 //! Lists of sessions: filters, order and pages as SQL. What a word of the query language means is
 //! decided in `actions`; here it is only looked up.
 
-use rules::names::{ResourceGroupId, SessionId};
+use rules::names::{ContainerName, ResourceGroupId, SessionId};
 use rules::permissions::Reach;
 use rules::session::{Outcome, Session, SessionKind, SessionState};
+use rules::workload::container::MAIN;
 use rusqlite::types::Value;
 
 use super::reach::{SESSION, condition};
@@ -191,16 +192,21 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Running sessions whose launch names apps, by id.
-    pub(crate) fn sessions_with_apps(&self) -> Result<Vec<Session>, Failure> {
-        let mut statement = self.connection.prepare_cached(&format!(
-            "select {}
+    /// The main containers of running sessions whose launch names apps, by id.
+    pub(crate) fn containers_with_apps(&self) -> Result<Vec<ContainerName>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select id, incarnation
              from session
              where apps <> '' and state = 'running'
              order by id",
-            columns_read()
-        ))?;
-        let rows = statement.query_map([], |row| from_row(row, self.seal))?;
+        )?;
+        let rows = statement.query_map([], |row| {
+            Ok(ContainerName {
+                session: SessionId(value::id(row, "id")?),
+                incarnation: row.get("incarnation")?,
+                index: MAIN,
+            })
+        })?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use base::link::streams::Streams;
 use base::observe::chain;
-use rules::app::AppChoice;
 use rules::app_launch::LaunchedApp;
 use rules::names::ContainerName;
 use rules::refusals;
@@ -28,10 +27,11 @@ const TOGETHER: Duration = Duration::from_millis(300);
 /// machine that is busy has apps less.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(60);
 
-type Begun = BTreeSet<(ContainerName, AppChoice)>;
+/// Containers whose apps were looked at: once each.
+type Begun = BTreeSet<ContainerName>;
 
 /// Runs until it is dropped or the catalog is closed; wakes on commits, about three times a second at most. A look costs a
-/// visit of each running session whose launch names apps. A session whose container does not answer keeps its own apps
+/// step of an index for each running session whose launch names apps. A session whose container does not answer keeps its own apps
 /// waiting alone.
 pub(crate) async fn keep(server: Server, streams: Arc<dyn Streams>) {
     let mut revision = server.catalog().revision();
@@ -59,33 +59,35 @@ pub(crate) async fn keep(server: Server, streams: Arc<dyn Streams>) {
     }
 }
 
-/// The sessions with apps that are to be started now. Each app of a container comes once.
+/// The sessions with apps that are to be started now. Each container comes once.
 fn due(server: &Server, begun: &mut Begun) -> Result<Vec<(Session, Vec<LaunchedApp>)>, Failure> {
-    let running = server
+    let (live, found) = server
         .catalog()
         .read_now("look for apps of launches", |view| {
-            let sessions = view.sessions_with_apps()?.into_iter();
-            sessions
-                .map(|session| {
+            let live: Begun = view.containers_with_apps()?.into_iter().collect();
+            let mut found = Vec::new();
+            for container in live.difference(begun) {
+                if let Some(session) = view.session(container.session)? {
                     let ports = view.app_ports_of(session.id)?;
-                    Ok((session, ports))
-                })
-                .collect::<Result<Vec<_>, Failure>>()
-        })?;
-    let live: BTreeSet<ContainerName> = running.iter().map(|(one, _)| one.container()).collect();
-    begun.retain(|(container, _)| live.contains(container));
-    let mut all = Vec::new();
-    for (session, ports) in running {
-        let mut apps = Vec::new();
-        for app in session.apps.iter() {
-            let had_port = ports
-                .iter()
-                .any(|port| port.app == app.choice && Some(port.used_at) >= session.started_at());
-            let is_new = begun.insert((session.container(), app.choice.clone()));
-            if is_new && !had_port {
-                apps.push(app.clone());
+                    found.push((session, ports));
+                }
             }
-        }
+            Ok((live, found))
+        })?;
+    *begun = live;
+    let mut all = Vec::new();
+    for (session, ports) in found {
+        let had_port = |app: &LaunchedApp| {
+            ports
+                .iter()
+                .any(|port| port.app == app.choice && Some(port.used_at) >= session.started_at())
+        };
+        let apps: Vec<LaunchedApp> = session
+            .apps
+            .iter()
+            .filter(|app| !had_port(app))
+            .cloned()
+            .collect();
         if !apps.is_empty() {
             all.push((session, apps));
         }
