@@ -31,8 +31,8 @@ const BEGIN_TIMEOUT: Duration = Duration::from_secs(60);
 type Begun = BTreeSet<ContainerName>;
 
 /// Runs until it is dropped or the catalog is closed; wakes on commits, about three times a second at most. A look costs a
-/// step of an index for each running session whose launch names apps. A session whose container does not answer keeps its own apps
-/// waiting alone.
+/// step of an index for each running session whose launch names apps. A session whose container does not answer keeps its
+/// own apps waiting alone.
 pub(crate) async fn keep(server: Server, streams: Arc<dyn Streams>) {
     let mut revision = server.catalog().revision();
     let mut begun = Begun::new();
