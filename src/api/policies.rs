@@ -89,6 +89,9 @@ pub struct LimitsBody {
     /// Bytes of all folders of each user, at least 32 MiB; where no policy says any, 50 GiB.
     #[schema(value_type = Option<u64>, minimum = 33554432)]
     pub folder_bytes: Option<Bytes>,
+    /// Images that each user keeps of sessions; where no policy says any, 32.
+    #[schema(maximum = 1_000)]
+    pub images: Option<u64>,
 }
 
 /// What a policy says of networks; empty lists: nothing. Of the policies that hold for a session the narrowest that says
@@ -144,6 +147,7 @@ impl From<PolicyLimits> for LimitsBody {
             priority: limits.priority,
             sign_ins: limits.sign_ins,
             folder_bytes: limits.folder_bytes.map(Bytes),
+            images: limits.images,
         }
     }
 }
@@ -165,6 +169,7 @@ impl From<LimitsBody> for PolicyLimits {
             priority: limits.priority,
             sign_ins: limits.sign_ins,
             folder_bytes: limits.folder_bytes.map(|bytes| bytes.0),
+            images: limits.images,
         }
     }
 }

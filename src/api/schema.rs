@@ -59,6 +59,7 @@ fn named() -> Schemas {
     collect::<environments::EnvironmentDetailView>(&mut all);
     collect::<images::ImportBody>(&mut all);
     collect::<images::ImagePullBody>(&mut all);
+    collect::<images::NewImageLimitsBody>(&mut all);
     collect::<users::NewUserBody>(&mut all);
     collect::<users::UserPatchBody>(&mut all);
     collect::<users::NewPasswordBody>(&mut all);

@@ -138,6 +138,14 @@ pub struct SessionView {
     #[serde(default)]
     #[schema(required = true)]
     pub sudo: bool,
+    /// What its processes may have more than is usual, as `memlock=unlimited,stack=64m`; empty: nothing.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub ulimits: String,
+    /// Apps that its launch named, as `jupyter,board:6006,8501`; empty: none.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub apps: String,
     pub labels: BTreeMap<String, String>,
     /// What it is for, as its launch said; null where nothing was said.
     #[serde(default)]
@@ -257,6 +265,8 @@ impl SessionView {
             start_up: row.start_up.choice != StartUpChoice::Nothing,
             own_variables: row.start_up.choice == StartUpChoice::Variables,
             sudo: row.sudo,
+            ulimits: row.ulimits.to_string(),
+            apps: row.apps.to_string(),
             labels: row.remarks.labels.clone(),
             description: row.remarks.description.clone(),
             resources: row.spec.of_each(),
@@ -354,6 +364,20 @@ pub struct LaunchRequest {
     /// Let commands in it run as root of its own user namespace, where a policy allows that and its own user is another one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sudo: bool,
+    /// What its processes may have more than is usual, such as `memlock=unlimited,stack=64m`; `default`: nothing; left out: what
+    /// its image recommends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(
+        pattern = "^(default|(memlock=(unlimited|-1|default)|stack=([1-9][0-9]{0,2}m|default))(,(memlock=(unlimited|-1|default)|stack=([1-9][0-9]{0,2}m|default))){0,3})$"
+    )]
+    pub ulimits: Option<String>,
+    /// Apps that are started once it runs, and ports that are opened, as `jupyter,board:6006,8501`, 8 at most, each once: by
+    /// name, by name with the port where it listens, or a port alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(
+        pattern = "^([a-z]([a-z0-9-]{0,30}[a-z0-9])?(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?|[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])(,([a-z]([a-z0-9-]{0,30}[a-z0-9])?(:([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?|[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])){0,7}$"
+    )]
+    pub apps: Option<String>,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// What it is for, in one line.
@@ -446,6 +470,8 @@ impl Default for LaunchRequest {
             network: None,
             without_start_up: false,
             sudo: false,
+            ulimits: None,
+            apps: None,
             labels: BTreeMap::new(),
             description: None,
             preset: None,

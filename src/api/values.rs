@@ -18,6 +18,7 @@ use rules::folder_snapshot::{SnapshotOrigin, SnapshotState};
 use rules::grants::GrantRole;
 use rules::idleness::{IdleAction, IdleLevel, IdleMatch};
 use rules::image::CatalogImage;
+use rules::image_limits::ImageLimits;
 use rules::messages::DeviceUse;
 use rules::placement::explain::{
     Alternative, DeviceRoom, Eta, LikelyOutlook, NodeRoom, PlacementCheck, ReplicaStarts,
@@ -634,7 +635,31 @@ structure! {
         owner: Option<String>,
         /// Whether users of its domain beside the owner see it.
         shared: bool,
+        limits: ImageLimitsShape,
+        /// An administrator gave the limits; else its labels say them.
+        limits_set: bool,
     } without domain
+}
+
+structure! {
+    /// What each container of a session of an image may ask for; null: no bound.
+    ImageLimitsShape as ImageLimits of ImageLimits {
+        /// Cores.
+        min_cpu: Option<f64>,
+        max_cpu: Option<f64>,
+        /// Bytes.
+        min_memory: Option<u64>,
+        max_memory: Option<u64>,
+        /// Devices.
+        min_gpu: Option<f64>,
+        /// 0: it takes none.
+        max_gpu: Option<f64>,
+        /// Bytes of /dev/shm where a launch names none; never more than the memory of the session.
+        shm: Option<u64>,
+        /// What processes may have more than is usual, as `memlock=unlimited,stack=64m`, where a launch says nothing of it;
+        /// empty: nothing.
+        ulimits: String,
+    }
 }
 
 /// `unknown`, `well`, `worn` or `failing`, the last two with a sentence.

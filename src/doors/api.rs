@@ -160,6 +160,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/images/{id}", get(images::get).delete(images::remove))
         .route("/images/{id}/share", post(images::share))
         .route("/images/{id}/unshare", post(images::unshare))
+        .route("/images/{id}/limits", put(images::set_limits))
         .route("/operations", get(images::list_operations))
         .route("/operations/{id}", get(images::get_operation))
         .route("/operations/{id}/cancel", post(images::cancel_operation))

@@ -29,6 +29,17 @@ pub struct LaunchTexts {
     /// What it reaches outside: none, list or proxy, of those that its policy allows [default: the policy's first]
     #[arg(long, value_name = "NETWORK")]
     pub network: Option<String>,
+    /// Limits of its processes: memlock=unlimited,stack=64m, or default [default: as its image recommends]
+    #[arg(
+        long,
+        visible_alias = "ulimit",
+        value_name = "LIMITS",
+        help_heading = "Resources"
+    )]
+    pub ulimits: Option<String>,
+    /// Apps to start once it runs, and ports to open, by commas: jupyter,board:6006,8501
+    #[arg(long = "app", value_name = "NAME[:PORT]")]
+    pub apps: Option<String>,
 }
 
 /// One text.
@@ -68,6 +79,8 @@ impl LaunchTexts {
             reservation: request.reservation.clone(),
             group: request.group.clone(),
             network: request.network.clone(),
+            ulimits: request.ulimits.clone(),
+            apps: request.apps.clone(),
         }
     }
 
@@ -78,6 +91,8 @@ impl LaunchTexts {
             reservation: said(self.reservation.as_deref()),
             group: said(self.group.as_deref()),
             network: said(self.network.as_deref()),
+            ulimits: said(self.ulimits.as_deref()),
+            apps: said(self.apps.as_deref()),
             ..LaunchRequest::default()
         }
     }
@@ -89,6 +104,8 @@ impl LaunchTexts {
             ("reservation", "--reservation", &self.reservation),
             ("group", "--group", &self.group),
             ("network", "--network", &self.network),
+            ("ulimits", "--ulimits", &self.ulimits),
+            ("apps", "--app", &self.apps),
         ];
         all.into_iter().filter_map(|(name, flag, typed)| {
             let typed = typed.as_deref().map_or("", str::trim);
@@ -129,12 +146,24 @@ impl LaunchTexts {
                 t.launch_text_network_help(),
                 &self.network,
             ),
+            one(
+                "ulimits",
+                t.launch_text_ulimits(),
+                t.launch_text_ulimits_help(),
+                &self.ulimits,
+            ),
+            one(
+                "apps",
+                t.launch_text_apps(),
+                t.launch_text_apps_help(),
+                &self.apps,
+            ),
         ]
     }
 }
 
 /// What is shown of a session as it is, in its order.
-pub fn shown<Style>() -> [ShownText<Style>; 3] {
+pub fn shown<Style>() -> [ShownText<Style>; 5] {
     [
         ShownText {
             heading: "PROJECT",
@@ -156,6 +185,16 @@ pub fn shown<Style>() -> [ShownText<Style>; 3] {
             heading: "DESCRIPTION",
             title: Text::launch_text_description,
             give: |session, _| session.description.clone().unwrap_or_default(),
+        },
+        ShownText {
+            heading: "ULIMITS",
+            title: Text::launch_text_ulimits,
+            give: |session, _| session.ulimits.clone(),
+        },
+        ShownText {
+            heading: "APPS",
+            title: Text::launch_text_apps,
+            give: |session, _| session.apps.clone(),
         },
     ]
 }

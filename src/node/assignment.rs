@@ -300,6 +300,7 @@ mod tests {
             networks: Vec::new(),
             egress: None,
             sudo: false,
+            ulimits: rules::process_limits::ProcessLimits::USUAL,
             want: Want::Run,
             stop_grace_seconds: None,
             start_up: rules::start_up::StartUp::default(),

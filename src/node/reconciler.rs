@@ -489,6 +489,7 @@ impl Reconciler {
             networks: networks.collect(),
             egress: order.egress.clone(),
             sudo: order.sudo,
+            ulimits: order.ulimits,
             devices: Vec::new(),
             files: Vec::new(),
             start_up: StartUp {

@@ -10,8 +10,10 @@ mod counts;
 mod http;
 mod names;
 mod pace;
+mod reach;
 mod served;
 mod session;
+mod socks;
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};

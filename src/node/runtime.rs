@@ -72,6 +72,7 @@ mod logs;
 mod mounts;
 mod order;
 mod proc_files;
+mod process_limits;
 mod processes;
 mod programs;
 mod rootfs;

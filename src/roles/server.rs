@@ -127,6 +127,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     server.bring_streams(Arc::clone(&streams));
     let note = machine_note(&machine);
     let logs = tokio::spawn(server::forget_logs(&server, Arc::clone(&streams)));
+    let starts = tokio::spawn(server::start_apps(&server, Arc::clone(&streams)));
     let apps = doors::proxy::router(server.clone(), Arc::clone(&streams));
     let app = doors::router(server.clone(), Arc::clone(&streams))
         .layer(axum::middleware::from_fn(put_peer));
@@ -235,6 +236,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     controller.abort();
     house.abort();
     logs.abort();
+    starts.abort();
     if !node.is_finished() {
         let _ = tokio::time::timeout(FAREWELL, &mut node).await;
     }

@@ -90,7 +90,9 @@ pub struct AppDefinition {
     pub program: String,
     /// Program and arguments, with templates; empty: its user starts it.
     pub command: Vec<String>,
-    /// Variables of the command, with templates.
+    /// Commands that end well before it starts, with templates.
+    pub before: Vec<Vec<String>>,
+    /// Variables of all of them, with templates.
     pub environment: Vec<(String, String)>,
     /// Where it listens, inside.
     pub port: u16,
@@ -161,6 +163,7 @@ impl AppDefinition {
             title_ko: String::new(),
             program: String::new(),
             command: Vec::new(),
+            before: Vec::new(),
             environment: Vec::new(),
             port,
             health: root(),
@@ -195,6 +198,7 @@ impl AppDefinition {
             title_ko: source.title.ko,
             program,
             command: source.command,
+            before: Vec::new(),
             environment: Vec::new(),
             port: source.port,
             health: source.health,
@@ -428,6 +432,7 @@ pub fn built_in() -> Vec<AppDefinition> {
             program => program.to_owned(),
         },
         command: app.command.iter().map(|word| (*word).to_owned()).collect(),
+        before: Vec::new(),
         environment: app
             .environment
             .iter()

@@ -94,6 +94,7 @@ fn order(
         networks: container_network::network(session).into_iter().collect(),
         egress: session.egress.clone(),
         sudo: session.sudo,
+        ulimits: session.ulimits,
         want: match (session.desired, session.state()) {
             (DesiredState::Kill, _) => Want::Kill,
             (DesiredState::Stop, _) | (_, SessionState::Stopping) => Want::Stop,

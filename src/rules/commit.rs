@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::image::parse_reference;
+use crate::quota::{AttachedPolicy, LimitKey, UsageByLevel, effective};
 use crate::refusal::Refusal;
 use crate::refusals;
 
@@ -22,8 +23,11 @@ pub const MAX_SEARCHED_BYTES: u64 = 1 << 20;
 pub const MAX_EXCLUDED: usize = 64;
 /// Longest such path, bytes: the kernel's own limit less its final zero.
 pub const MAX_EXCLUDED_LENGTH: usize = 4095;
-/// Images that one user may keep of sessions. Higher: one user fills the disk of all. Lower: old ones go sooner.
+/// Images that one user may keep of sessions where no policy says how many. Higher: one user fills the disk of all. Lower: old
+/// ones go sooner.
 pub const MAX_OWN_IMAGES: u64 = 32;
+/// Images that a policy may let one user keep. Higher: lists of images grow too long to look through.
+pub const MAX_POLICY_IMAGES: u64 = 1_000;
 /// The label of an image that names the session of which it was made.
 pub const COMMITTED_FROM: &str = "fardel.committed-from";
 
@@ -314,9 +318,39 @@ fn is_private_key(rest: &[u8]) -> bool {
         .is_some_and(|first| first.iter().all(in_base64))
 }
 
+/// How many images of sessions a user to whom these policies are attached keeps: the lowest limit of them.
+pub fn own_images_limit(attached: &[AttachedPolicy]) -> u64 {
+    let all = effective(attached, &UsageByLevel::default());
+    let found = all.iter().find(|one| one.key == LimitKey::Images);
+    let most = found.map_or(MAX_OWN_IMAGES, |one| one.value);
+    most.min(MAX_POLICY_IMAGES)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quota::{PolicyLevel, PolicyLimits};
+
+    #[test]
+    fn the_lowest_policy_says_how_many_images_a_user_keeps() {
+        let policy = |level, images| AttachedPolicy {
+            level,
+            name: "x".to_owned(),
+            limits: PolicyLimits {
+                images,
+                ..PolicyLimits::NONE
+            },
+            raised: Vec::new(),
+        };
+        assert_eq!(own_images_limit(&[]), MAX_OWN_IMAGES);
+        let site = policy(PolicyLevel::Site, Some(40));
+        assert_eq!(own_images_limit(std::slice::from_ref(&site)), 40);
+        let user = policy(PolicyLevel::User, Some(3));
+        assert_eq!(own_images_limit(&[site, user]), 3);
+        let endless = policy(PolicyLevel::Site, Some(u64::MAX));
+        assert_eq!(own_images_limit(&[endless]), MAX_POLICY_IMAGES);
+        assert_eq!(own_images_limit(&[policy(PolicyLevel::Site, Some(0))]), 0);
+    }
 
     #[test]
     fn homes_mounts_and_what_is_temporary_are_left_out_with_all_below() {

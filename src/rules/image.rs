@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::image_limits::ImageLimits;
 use crate::names::{ImageId, UserId};
 use crate::refusal::Refusal;
 use crate::refusals;
@@ -40,6 +41,12 @@ pub struct CatalogImage {
     /// Whether users of the domain beside its owner see it.
     #[serde(default = "yes")]
     pub shared: bool,
+    /// What each container of its sessions may ask for.
+    #[serde(default)]
+    pub limits: ImageLimits,
+    /// An administrator gave them; else its labels say so.
+    #[serde(default)]
+    pub limits_set: bool,
 }
 
 /// An image of an earlier version belongs to all.

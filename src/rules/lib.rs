@@ -5,6 +5,7 @@
 
 pub mod announcement;
 pub mod app;
+pub mod app_launch;
 pub mod app_origin;
 pub mod app_port;
 pub mod app_services;
@@ -39,6 +40,7 @@ pub mod hand_over;
 pub mod housekeeping;
 pub mod idleness;
 pub mod image;
+pub mod image_limits;
 pub mod image_rights;
 pub mod incident;
 pub mod mail;
@@ -53,6 +55,7 @@ pub mod permissions;
 pub mod placement;
 pub mod policy;
 pub mod preset;
+pub mod process_limits;
 pub mod progress;
 pub mod provider;
 pub mod quota;

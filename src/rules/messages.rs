@@ -11,6 +11,7 @@ use crate::devices::MigProfile;
 use crate::egress::{EgressReport, SessionEgress};
 use crate::incident::MemoryIncident;
 use crate::names::{BootId, ContainerName, FolderId, NodeId};
+use crate::process_limits::ProcessLimits;
 use crate::reason::Reason;
 use crate::resources::{Capacity, Demand, DeviceShare};
 use crate::session::SessionKind;
@@ -70,6 +71,9 @@ pub struct ContainerOrder {
     /// Commands in it may run as root of its own user namespace.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sudo: bool,
+    /// What its processes may have more than is usual.
+    #[serde(default, skip_serializing_if = "ProcessLimits::is_usual")]
+    pub ulimits: ProcessLimits,
     pub want: Want,
     /// Seconds between TERM and KILL, where they are not the usual ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]

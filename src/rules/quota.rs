@@ -123,6 +123,8 @@ pub enum LimitKey {
     SignIns,
     /// Bytes of all folders of each user.
     FolderBytes,
+    /// Images that each user keeps of sessions.
+    Images,
 }
 
 /// What a limit bounds.
@@ -139,7 +141,7 @@ pub enum LimitKind {
 }
 
 impl LimitKey {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Waiting,
         Self::WaitingBytes,
         Self::Sessions,
@@ -154,6 +156,7 @@ impl LimitKey {
         Self::Priority,
         Self::SignIns,
         Self::FolderBytes,
+        Self::Images,
     ];
 
     /// Its name in a policy.
@@ -173,6 +176,7 @@ impl LimitKey {
             Self::Priority => "priority",
             Self::SignIns => "sign_ins",
             Self::FolderBytes => "folder_bytes",
+            Self::Images => "images",
         }
     }
 
@@ -186,7 +190,7 @@ impl LimitKey {
             | Self::DiskEach
             | Self::RuntimeSeconds
             | Self::Priority => LimitKind::Each,
-            Self::SignIns | Self::FolderBytes => LimitKind::Account,
+            Self::SignIns | Self::FolderBytes | Self::Images => LimitKind::Account,
         }
     }
 
@@ -208,7 +212,9 @@ impl LimitKey {
                 format!("{} h", amount / 3_600)
             }
             Self::RuntimeSeconds => format!("{amount} s"),
-            Self::Waiting | Self::Sessions | Self::Priority | Self::SignIns => amount.to_string(),
+            Self::Waiting | Self::Sessions | Self::Priority | Self::SignIns | Self::Images => {
+                amount.to_string()
+            }
         }
     }
 }
@@ -245,6 +251,8 @@ pub struct PolicyLimits {
     pub sign_ins: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub folder_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub images: Option<u64>,
 }
 
 impl PolicyLimits {
@@ -264,6 +272,7 @@ impl PolicyLimits {
         priority: None,
         sign_ins: None,
         folder_bytes: None,
+        images: None,
     };
 
     pub fn get(&self, key: LimitKey) -> Option<u64> {
@@ -282,6 +291,7 @@ impl PolicyLimits {
             LimitKey::Priority => self.priority,
             LimitKey::SignIns => self.sign_ins,
             LimitKey::FolderBytes => self.folder_bytes,
+            LimitKey::Images => self.images,
         }
     }
 
@@ -301,6 +311,7 @@ impl PolicyLimits {
             LimitKey::Priority => &mut self.priority,
             LimitKey::SignIns => &mut self.sign_ins,
             LimitKey::FolderBytes => &mut self.folder_bytes,
+            LimitKey::Images => &mut self.images,
         };
         *place = value;
     }
@@ -419,7 +430,8 @@ impl LimitUsage {
             | LimitKey::RuntimeSeconds
             | LimitKey::Priority
             | LimitKey::SignIns
-            | LimitKey::FolderBytes => 0,
+            | LimitKey::FolderBytes
+            | LimitKey::Images => 0,
         }
     }
 

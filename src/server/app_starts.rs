@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use base::link::streams::{ExecRequest, Streams, TermOutput, TermStream};
+use base::link::streams::{ExecRequest, Streams, TermInput, TermOutput, TermStream};
 use rules::app::{AppChoice, AppDefinition};
 use rules::names::ContainerName;
 use rules::refusal::Refusal;
 use rules::refusals;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 
 /// How often an app that starts is asked whether it answers. Longer: its page comes later. Shorter: more processor time
 /// while it starts.
@@ -36,6 +36,14 @@ pub(crate) enum AppProgress {
     /// It answered. Whether it still does, its port tells.
     Ready,
     Failed(Refusal),
+}
+
+/// What starts an app, with its templates filled.
+#[derive(Debug)]
+pub(crate) struct AppCommands {
+    /// Each has to end well before the next.
+    pub(crate) before: Vec<ExecRequest>,
+    pub(crate) own: ExecRequest,
 }
 
 /// One start of an app.
@@ -115,13 +123,13 @@ impl AppStarts {
         locked(&self.0).get(&(container, app.clone())).cloned()
     }
 
-    /// Starts an app, or gives the start that is under way. `command` has its templates filled.
+    /// Starts an app, or gives the start that is under way.
     pub(crate) fn begin(
         &self,
         streams: Arc<dyn Streams>,
         container: ContainerName,
         app: &AppDefinition,
-        command: ExecRequest,
+        commands: AppCommands,
     ) -> Arc<AppStart> {
         let mut starts = locked(&self.0);
         let key = (container, app.choice.clone());
@@ -140,7 +148,7 @@ impl AppStarts {
             streams,
             container,
             app.clone(),
-            command,
+            commands,
             Arc::clone(&start),
         ));
         start
@@ -152,18 +160,35 @@ async fn run(
     streams: Arc<dyn Streams>,
     container: ContainerName,
     app: AppDefinition,
-    command: ExecRequest,
+    commands: AppCommands,
     start: Arc<AppStart>,
 ) {
-    let mut stream = match streams.exec(container, command).await {
-        Ok(stream) => stream,
-        Err(refusal) => {
-            let error = refusal.text.trim_end_matches('.');
-            return start.set(AppProgress::Failed(refusals::app_start_refused(error)));
-        }
-    };
     let limit = Duration::from_secs(u64::from(app.ready_seconds));
     let until = Instant::now() + limit;
+    let refused = |refusal: Refusal| {
+        let error = refusal.text.trim_end_matches('.');
+        AppProgress::Failed(refusals::app_start_refused(error))
+    };
+    for step in commands.before {
+        let mut stream = match streams.exec(container, step).await {
+            Ok(stream) => stream,
+            Err(refusal) => return start.set(refused(refusal)),
+        };
+        // It may not wait for words from a user.
+        let _ = stream.input.send(TermInput::CloseInput).await;
+        match timeout_at(until, end(&mut stream, &start)).await {
+            Ok(0) => {}
+            Ok(code) => return start.set(AppProgress::Failed(refusals::app_ended(code))),
+            Err(_) => {
+                let slow = refusals::app_too_slow(app.ready_seconds);
+                return start.set(AppProgress::Failed(slow));
+            }
+        }
+    }
+    let mut stream = match streams.exec(container, commands.own).await {
+        Ok(stream) => stream,
+        Err(refusal) => return start.set(refused(refusal)),
+    };
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

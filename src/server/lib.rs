@@ -518,6 +518,14 @@ pub fn forget_logs(
     controller::logs::run(server.catalog().clone(), streams)
 }
 
+/// Starts the apps that launches name, once their sessions run. Runs until it is dropped; at most one a server.
+pub fn start_apps(
+    server: &Server,
+    streams: Arc<dyn base::link::streams::Streams>,
+) -> impl Future<Output = ()> + Send + use<> {
+    actions::apps::launched::keep(server.clone(), streams)
+}
+
 /// Does what waits for no caller: backups, the history of use, the audit log and its hand-over, webhooks, mail, folders,
 /// their shares, snapshots, limits and volumes, likely starts, blobs of the registry. Runs until it is dropped; at most one a server.
 pub fn keep_house(server: &Server) -> impl Future<Output = ()> + Send + use<> {

@@ -1,6 +1,6 @@
 //! Images over REST, how they come in, and the operations that bring them.
 
-use api::images::{ImagePullBody, ImportBody};
+use api::images::{ImagePullBody, ImportBody, NewImageLimitsBody};
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use rules::names::OperationId;
@@ -57,6 +57,17 @@ pub(super) async fn unshare(
     Path(id): Path<String>,
 ) -> ApiResult {
     let image = images::share(&api.server, &caller, &id, false).await?;
+    responses::changed(&image, image.generation)
+}
+
+pub(super) async fn set_limits(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    sent: JsonBody<NewImageLimitsBody>,
+) -> ApiResult {
+    let limits = sent.value.limits()?;
+    let image = images::set_limits(&api.server, &caller, &id, limits).await?;
     responses::changed(&image, image.generation)
 }
 

@@ -931,11 +931,53 @@ pub enum ImageCommand {
         #[arg(short, long)]
         detach: bool,
     },
+    /// Say what sessions of an image may ask for; the value none takes a limit out
+    #[command(after_help = "Examples:\n  \
+        fardel image limit pytorch:2.9 --min-mem 8g --min-gpu 0.25 --shm 4g\n  \
+        fardel image limit pytorch:2.9 --of-labels")]
+    Limit {
+        #[arg(value_name = "IMAGE")]
+        image: String,
+        #[command(flatten)]
+        flags: ImageLimitFlags,
+    },
     /// Remove images that no session uses
     Rm {
         #[arg(value_name = "IMAGE", required = true)]
         images: Vec<String>,
     },
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub struct ImageLimitFlags {
+    /// Least cores of a container
+    #[arg(long, value_name = "CORES")]
+    pub min_cpu: Option<String>,
+    /// Most cores
+    #[arg(long, value_name = "CORES")]
+    pub max_cpu: Option<String>,
+    /// Least memory
+    #[arg(long, value_name = "SIZE")]
+    pub min_mem: Option<String>,
+    /// Most memory
+    #[arg(long, value_name = "SIZE")]
+    pub max_mem: Option<String>,
+    /// Least share of GPUs
+    #[arg(long, value_name = "GPUS")]
+    pub min_gpu: Option<String>,
+    /// Most share of GPUs; 0: it takes none
+    #[arg(long, value_name = "GPUS")]
+    pub max_gpu: Option<String>,
+    /// Size of /dev/shm where a launch names none
+    #[arg(long, value_name = "SIZE")]
+    pub shm: Option<String>,
+    /// Limits of processes where a launch names none: memlock=unlimited,stack=64m
+    #[arg(long, visible_alias = "ulimit", value_name = "LIMITS")]
+    pub ulimits: Option<String>,
+    /// As the labels of the image say
+    #[arg(long, conflicts_with_all = ["min_cpu", "max_cpu", "min_mem", "max_mem", "min_gpu", "max_gpu", "shm", "ulimits"])]
+    pub of_labels: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -1998,6 +2040,9 @@ pub struct LimitFlags {
     /// What the folders of each user take together [default: 50 GiB]
     #[arg(long, value_name = "SIZE")]
     pub folder_bytes: Option<String>,
+    /// Images that each user keeps of sessions [default: 32]
+    #[arg(long, value_name = "NUMBER")]
+    pub images: Option<String>,
 }
 
 /// What a policy says of networks.

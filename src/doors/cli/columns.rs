@@ -943,6 +943,7 @@ pub(super) const IMAGES: &[Column<CatalogImage>] = &[
     column("COMMAND", 9, |r, _| dash(&r.command.join(" "))),
     column("USER", 9, |r, _| dash(&r.user)),
     column("DIRECTORY", 9, |r, _| dash(&r.working_directory)),
+    column("LIMITS", 9, |r, _| dash(&r.limits.figures())),
     column("LABELS", 9, |r, _| labels(&r.labels)),
 ];
 

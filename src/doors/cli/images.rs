@@ -8,11 +8,12 @@ use std::time::Duration;
 use api::commits::{CommitPreview, CommitRequest};
 use api::operations::{OperationState, OperationView};
 use hyper::Method;
-use serde_json::json;
+use rules::units::{Bytes, CpuShare, GpuShare};
+use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
 use super::answer::Answer;
-use super::args::{ImageCommand, JobCommand};
+use super::args::{ImageCommand, ImageLimitFlags, JobCommand};
 use super::client::{Extra, HttpClient, encoded, fresh_key};
 use super::error::{CliError, FAILED, UNREACHABLE};
 use super::output::{OutputStyle, text};
@@ -55,6 +56,17 @@ pub(super) async fn image(
         ImageCommand::Unshare { image } => {
             shared(client, view, &image, "unshare", "private").await?;
         }
+        ImageCommand::Limit { image, flags } => {
+            let path = format!("/api/v1/images/{}", encoded(&image));
+            let body = match flags.of_labels {
+                true => json!({"of_labels": true}),
+                false => limited(&flags, &client.get(&path).await?["limits"])?,
+            };
+            let put = Extra::json(&body);
+            let path = format!("{path}/limits");
+            let changed = client.call(Method::PUT, &path, put).await?.json()?;
+            print(&view.one(&changed, columns::IMAGES)?);
+        }
         ImageCommand::Pull {
             image,
             name,
@@ -76,6 +88,42 @@ pub(super) async fn image(
         }
     }
     Ok(0)
+}
+
+/// The limits with those that the flags name; `none` takes one out. `before`: those that the image has now, since they are
+/// replaced as a whole.
+fn limited(flags: &ImageLimitFlags, before: &Value) -> Result<Value, CliError> {
+    let bytes = |text: &str| serde_json::to_value(Bytes::parse(text).ok()?).ok();
+    let cpu = |text: &str| serde_json::to_value(CpuShare::parse(text).ok()?).ok();
+    let gpu = |text: &str| serde_json::to_value(GpuShare::parse(text).ok()?).ok();
+    type Reading<'a> = &'a dyn Fn(&str) -> Option<Value>;
+    let all: [(&str, &Option<String>, Reading<'_>); 7] = [
+        ("min_cpu", &flags.min_cpu, &cpu),
+        ("max_cpu", &flags.max_cpu, &cpu),
+        ("min_memory", &flags.min_mem, &bytes),
+        ("max_memory", &flags.max_mem, &bytes),
+        ("min_gpu", &flags.min_gpu, &gpu),
+        ("max_gpu", &flags.max_gpu, &gpu),
+        ("shm", &flags.shm, &bytes),
+    ];
+    let mut limits = before.as_object().cloned().unwrap_or_default();
+    for (name, text, read) in all {
+        let value = match text.as_deref() {
+            None => continue,
+            Some("none") => Value::Null,
+            Some(text) => read(text)
+                .ok_or_else(|| CliError::usage(format!("{text} is no amount for {name}.")))?,
+        };
+        limits.insert(name.to_owned(), value);
+    }
+    if let Some(text) = &flags.ulimits {
+        let text = match text.as_str() {
+            "none" => "",
+            text => text,
+        };
+        limits.insert("ulimits".to_owned(), text.into());
+    }
+    Ok(Value::Object(limits))
 }
 
 async fn shared(
@@ -467,5 +515,43 @@ impl ProgressLine {
         if self.shown {
             complain("\r\x1b[K");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_become_the_limits_of_an_image() {
+        let nothing = || ImageLimitFlags {
+            min_cpu: None,
+            max_cpu: None,
+            min_mem: None,
+            max_mem: None,
+            min_gpu: None,
+            max_gpu: None,
+            shm: None,
+            ulimits: None,
+            of_labels: false,
+        };
+        let before = json!({"min_cpu": 1, "max_cpu": 4, "ulimits": "stack=64m"});
+        let flags = ImageLimitFlags {
+            min_cpu: Some("2".to_owned()),
+            max_cpu: Some("none".to_owned()),
+            min_mem: Some("1g".to_owned()),
+            ulimits: Some("none".to_owned()),
+            ..nothing()
+        };
+        let limits = limited(&flags, &before).expect("limits");
+        let wanted = json!({
+            "min_cpu": 2, "max_cpu": null, "min_memory": 1 << 30, "ulimits": "",
+        });
+        assert_eq!(limits, wanted);
+        let wrong = ImageLimitFlags {
+            max_gpu: Some("many".to_owned()),
+            ..nothing()
+        };
+        assert!(limited(&wrong, &before).is_err());
     }
 }

@@ -83,6 +83,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "image pull",
         "다른 레지스트리의 이미지를 가져옵니다: HOST/NAME:TAG",
     ),
+    (
+        "image limit",
+        "이미지의 세션이 요청할 수 있는 양을 정합니다",
+    ),
     ("image rm", "쓰이지 않는 이미지를 지웁니다"),
     (
         "environment",

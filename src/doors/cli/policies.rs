@@ -151,7 +151,7 @@ pub(super) fn said(flags: &LimitFlags, mut before: Map<String, Value>) -> Result
     let cpu = |text: &str| serde_json::to_value(CpuShare::parse(text).ok()?).ok();
     let time = |text: &str| values::seconds(text).ok().map(Value::from);
     type Reading<'a> = &'a dyn Fn(&str) -> Option<Value>;
-    let all: [(&str, &Option<String>, Reading<'_>); 14] = [
+    let all: [(&str, &Option<String>, Reading<'_>); 15] = [
         ("waiting", &flags.waiting, &number),
         ("waiting_bytes", &flags.waiting_bytes, &bytes),
         ("sessions", &flags.sessions, &number),
@@ -166,6 +166,7 @@ pub(super) fn said(flags: &LimitFlags, mut before: Map<String, Value>) -> Result
         ("priority", &flags.priority, &number),
         ("sign_ins", &flags.sign_ins, &number),
         ("folder_bytes", &flags.folder_bytes, &bytes),
+        ("images", &flags.images, &number),
     ];
     for (name, text, read) in all {
         let Some(text) = text else {

@@ -12,11 +12,14 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{get, post};
 use rules::image as images_rules;
+use rules::image_limits::ImageLimits;
 use rules::names::UploadId;
-use rules::permissions::Permission;
+use rules::permissions::{Permission, may};
+use rules::process_limits::ProcessLimits;
 use rules::refusal::Refusal;
 use rules::refusals;
-use rules::units::Timestamp;
+use rules::tenancy::Scope;
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde::Deserialize;
 use server::access::Caller;
 use server::actions::images::{self, ImportSource, registry, uploads};
@@ -33,6 +36,7 @@ use super::layout::{Nav, PageLayout};
 use super::request_context::{RequestContext, taste, taste_of};
 use super::table::{DataTable, FilterBar, TableState};
 use super::table_answer::{ListPage, answer, shorter};
+use super::typed::{exact, point};
 use super::{PagesContext, layout, live as stream, presenter, responses};
 use crate::doors::text::{Text, codes};
 
@@ -103,6 +107,18 @@ pub struct ImageDetailPage {
     pub labels: Vec<(String, String)>,
     /// How another machine pulls it; None for an image that the registry cannot give.
     pub pull: Option<String>,
+    /// Whether the reader may give it other limits.
+    pub may_limit: bool,
+    /// Who says the limits, in words; empty where there can be none.
+    pub limits_by: &'static str,
+    pub limits: Vec<ImageLimitField>,
+}
+
+/// One limit of an image in the form.
+pub struct ImageLimitField {
+    pub key: &'static str,
+    pub label: &'static str,
+    pub value: String,
 }
 
 pub struct ImageUse {
@@ -140,6 +156,7 @@ pub(super) fn router() -> Router<PagesContext> {
         .route("/images/{id}/remove", post(remove))
         .route("/images/{id}/share", post(share))
         .route("/images/{id}/unshare", post(unshare))
+        .route("/images/{id}/limits", post(set_limits))
 }
 
 /// Environments to launch from: the machine's own first, then the chosen image, then those that most live sessions of
@@ -166,13 +183,23 @@ pub(super) async fn choices(
         let is_chosen = chosen == image.reference || chosen == image.id.to_string();
         all.push(Choice {
             note: about(&image),
-            foot: t.launch_on_disk(components::size(image.size.0)),
+            foot: foot(t, &image),
             icon: "package",
             ..Choice::new(image.reference.clone(), image.reference, is_chosen)
         });
     }
     order(&mut all, &used);
     Ok(all)
+}
+
+/// How large it is, and what its sessions may ask for.
+fn foot(t: Text, image: &images_rules::CatalogImage) -> String {
+    let size = t.launch_on_disk(components::size(image.size.0));
+    let bound = limit_fields(t, &image.limits).into_iter();
+    let bound = bound.filter(|field| !field.value.is_empty());
+    bound.fold(size, |all, field| {
+        format!("{all} · {} {}", field.label, field.value)
+    })
 }
 
 /// Sorts all but the first: what is chosen, then what is used most. Equal ones stay as they were.
@@ -742,6 +769,16 @@ async fn read_image(
             text: t.images_embedded_note().to_owned(),
         });
     }
+    let may_limit = image.as_ref().is_some_and(|image| {
+        let scope = Scope::domain(image.domain);
+        may(&caller.subject, Permission::ImagesWrite, &scope).is_ok()
+    });
+    let limits_by = match image.as_ref().map(|image| image.limits_set) {
+        None => "",
+        Some(true) => t.image_limits_set(),
+        Some(false) => t.image_limits_of_labels(),
+    };
+    let limits = image.as_ref().map(|image| limit_fields(t, &image.limits));
     let impact = match users.len() {
         0 => t.image_impact_none(&size),
         count => t.image_impact(count as u64, &size),
@@ -771,7 +808,120 @@ async fn read_image(
             .unwrap_or_default(),
         pull,
         name,
+        may_limit,
+        limits_by,
+        limits: limits.unwrap_or_default(),
     })
+}
+
+/// Every limit that an image can have, as a form shows it.
+fn limit_fields(t: Text, limits: &ImageLimits) -> Vec<ImageLimitField> {
+    let size = |bytes: Option<Bytes>| bytes.map_or_else(String::new, |bytes| exact(bytes.0));
+    let cpu = |cores: Option<CpuShare>| cores.map_or_else(String::new, |cores| cores.to_string());
+    let gpu = |share: Option<GpuShare>| share.map_or_else(String::new, |share| share.to_string());
+    [
+        ("min_cpu", t.image_min_cpu(), cpu(limits.min_cpu)),
+        ("max_cpu", t.image_max_cpu(), cpu(limits.max_cpu)),
+        ("min_memory", t.image_min_memory(), size(limits.min_memory)),
+        ("max_memory", t.image_max_memory(), size(limits.max_memory)),
+        ("min_gpu", t.image_min_gpu(), gpu(limits.min_gpu)),
+        ("max_gpu", t.image_max_gpu(), gpu(limits.max_gpu)),
+        ("shm", t.image_shm(), size(limits.shm)),
+        (
+            "ulimits",
+            t.launch_text_ulimits(),
+            limits.ulimits.to_string(),
+        ),
+    ]
+    .map(|(key, label, value)| ImageLimitField { key, label, value })
+    .into()
+}
+
+/// The limits as they were typed; empty boxes are none.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct TypedImageLimits {
+    min_cpu: String,
+    max_cpu: String,
+    min_memory: String,
+    max_memory: String,
+    min_gpu: String,
+    max_gpu: String,
+    shm: String,
+    ulimits: String,
+    /// Something where the labels are to say them.
+    of_labels: String,
+}
+
+impl TypedImageLimits {
+    /// Errors: those of an amount that cannot be read, at its field.
+    fn read(&self) -> Result<Option<ImageLimits>, Refusal> {
+        if !self.of_labels.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(ImageLimits {
+            min_cpu: amount("/min_cpu", &self.min_cpu, CpuShare::parse)?,
+            max_cpu: amount("/max_cpu", &self.max_cpu, CpuShare::parse)?,
+            min_memory: amount("/min_memory", &self.min_memory, Bytes::parse)?,
+            max_memory: amount("/max_memory", &self.max_memory, Bytes::parse)?,
+            min_gpu: amount("/min_gpu", &self.min_gpu, GpuShare::parse)?,
+            max_gpu: amount("/max_gpu", &self.max_gpu, GpuShare::parse)?,
+            shm: amount("/shm", &self.shm, Bytes::parse)?,
+            ulimits: ProcessLimits::parse(&self.ulimits)
+                .map_err(|refusal| refusal.at("/ulimits"))?,
+        }))
+    }
+}
+
+fn amount<T>(
+    pointer: &str,
+    typed: &str,
+    parse: impl Fn(&str) -> Result<T, Refusal>,
+) -> Result<Option<T>, Refusal> {
+    match typed.trim() {
+        "" => Ok(None),
+        typed => parse(&point(typed))
+            .map(Some)
+            .map_err(|refusal| refusal.at(pointer)),
+    }
+}
+
+/// `POST /images/{id}/limits`: limits in the place of those of the labels.
+async fn set_limits(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(typed): Form<TypedImageLimits>,
+) -> Response {
+    let set = match typed.read() {
+        Ok(limits) => images::set_limits(&console.server, &caller, &id, limits).await,
+        Err(refusal) => Err(refusal.into()),
+    };
+    let refusal = match set {
+        Ok(image) => return responses::see(&format!("/images/{}?notice=limits", image.id)),
+        Err(Failure::Refusal(refusal)) => refusal,
+        Err(fault) => return failed(&console, &visit, &caller, &fault),
+    };
+    // Who may not see it gets the same answer as where there is none.
+    let page = match read_image(&console, &visit, &caller, &id).await {
+        Ok(page) if page.may_limit => page,
+        Ok(_) => return failed(&console, &visit, &caller, &refusal.into()),
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let form =
+        RefusedForm::new(visit.text, &format!("/images/{}/limits", page.id), &refusal).with([
+            ("min_cpu", typed.min_cpu.as_str()),
+            ("max_cpu", typed.max_cpu.as_str()),
+            ("min_memory", typed.min_memory.as_str()),
+            ("max_memory", typed.max_memory.as_str()),
+            ("min_gpu", typed.min_gpu.as_str()),
+            ("max_gpu", typed.max_gpu.as_str()),
+            ("shm", typed.shm.as_str()),
+            ("ulimits", typed.ulimits.as_str()),
+        ]);
+    let status = responses::status(&refusal);
+    responses::page(&console, &visit.refusing(form), status, &page)
 }
 
 #[derive(Deserialize, Default)]

@@ -35,6 +35,7 @@ use server::Failure;
 use server::access::Caller;
 use server::actions::courses;
 use server::actions::gpus as devices;
+use server::actions::images as environments;
 use server::actions::policies;
 use server::actions::resource_groups;
 use server::actions::sessions::{self, NodeOverview};
@@ -335,6 +336,7 @@ async fn begun(
             }
         }
     }
+    needed_by_image(console, caller, &mut form).await;
     let course = courses::for_launch(&console.server, caller, &form.project).await?;
     let course = course.map(|course| {
         let said = t.launch_course(course.heading());
@@ -346,6 +348,27 @@ async fn begun(
     let told: Vec<String> = unknown.into_iter().chain(course).collect();
     let told = (!told.is_empty()).then(|| told.join(" "));
     Ok((form.filled(), told))
+}
+
+/// Fills in what the image of a link needs, where the form says no amount. An image that is not there says so below the form.
+async fn needed_by_image(console: &PagesContext, caller: &Caller, form: &mut LaunchForm) {
+    if form.image.is_empty() || form.image == "host" {
+        return;
+    }
+    let Ok(image) = environments::get(&console.server, caller, &form.image).await else {
+        return;
+    };
+    let (limits, usual) = (image.limits, Demand::default());
+    if form.cpu.is_empty() {
+        form.cpu = limits.usual_cpu(usual.cpu).to_string();
+    }
+    if form.memory.is_empty() {
+        form.memory = typed_memory(limits.usual_memory(usual.memory));
+    }
+    let wants_device = !form.gpu.is_empty() || !form.mig.is_empty();
+    if let Some(least) = limits.min_gpu.filter(|_| !wants_device) {
+        form.gpu = least.to_string();
+    }
 }
 
 /// The name of a preset that there is not, as it was sent: short, and with nothing hidden.

@@ -10,6 +10,7 @@ use axum::extract::{Form, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
+use rules::commit::MAX_POLICY_IMAGES;
 use rules::object::Object;
 use rules::permissions::Permission;
 use rules::quota::{LimitKey, LimitKind, PolicyLevel, PolicyLimits};
@@ -36,7 +37,7 @@ use super::table::{
 };
 use super::table_answer::{ListPage, answer, shorter};
 use super::table_choices::{FilterWords, filter_bar};
-use super::typed::point;
+use super::typed::{exact, point};
 use super::{PagesContext, launch, layout, responses};
 use crate::doors::text::{Text, codes};
 
@@ -167,6 +168,7 @@ pub(super) fn key_name(t: Text, key: LimitKey) -> &'static str {
         LimitKey::Priority => t.policies_priority(),
         LimitKey::SignIns => t.policies_sign_ins(),
         LimitKey::FolderBytes => t.policies_folder_bytes(),
+        LimitKey::Images => t.policies_images(),
     }
 }
 
@@ -186,7 +188,8 @@ pub(super) fn amount(visit: &RequestContext, key: LimitKey, value: u64) -> Strin
         | LimitKey::Waiting
         | LimitKey::Sessions
         | LimitKey::Priority
-        | LimitKey::SignIns => written(key, value),
+        | LimitKey::SignIns
+        | LimitKey::Images => written(key, value),
     }
 }
 
@@ -571,25 +574,11 @@ fn written(key: LimitKey, value: u64) -> String {
         | LimitKey::FolderBytes => exact(value),
         LimitKey::RuntimeSeconds if value.is_multiple_of(3_600) => format!("{}h", value / 3_600),
         LimitKey::RuntimeSeconds => format!("{value}s"),
-        LimitKey::Waiting | LimitKey::Sessions | LimitKey::Priority | LimitKey::SignIns => {
-            value.to_string()
-        }
-    }
-}
-
-/// A size that is read back as it is: a form that is sent again changes nothing.
-fn exact(value: u64) -> String {
-    let shown = Bytes(value).to_string();
-    if Bytes::parse(&shown).is_ok_and(|read| read == Bytes(value)) {
-        return shown;
-    }
-    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    let unit = units
-        .into_iter()
-        .find(|(_, shift)| value.is_multiple_of(1 << shift));
-    match unit {
-        Some((unit, shift)) => format!("{} {unit}", value >> shift),
-        None => format!("{value} B"),
+        LimitKey::Waiting
+        | LimitKey::Sessions
+        | LimitKey::Priority
+        | LimitKey::SignIns
+        | LimitKey::Images => value.to_string(),
     }
 }
 
@@ -623,6 +612,7 @@ pub(super) fn example(key: LimitKey) -> &'static str {
         LimitKey::FolderBytes => "50 GiB",
         LimitKey::RuntimeSeconds => "12h",
         LimitKey::Priority => "50",
+        LimitKey::Images => "32",
         LimitKey::Waiting | LimitKey::Sessions | LimitKey::SignIns => "4",
     }
 }
@@ -681,6 +671,10 @@ pub(super) fn read(key: LimitKey, text: &str) -> Result<Option<u64>, Refusal> {
             text.parse::<u64>().ok().filter(|one| *one <= most)
         }
         LimitKey::SignIns => text.parse::<u64>().ok().filter(|most| *most > 0),
+        LimitKey::Images => text
+            .parse::<u64>()
+            .ok()
+            .filter(|most| *most <= MAX_POLICY_IMAGES),
     };
     let refused = || refusals::policy_limit_invalid(example(key)).at(format!("/{}", key.word()));
     value.map(Some).ok_or_else(refused)

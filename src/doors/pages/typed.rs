@@ -1,6 +1,8 @@
-//! What people type into forms, as the rules read it. Never decides whether it is right.
+//! What people type into forms, as the rules read it, and what a form shows to be read back. Never judges it.
 
 use std::borrow::Cow;
+
+use rules::units::Bytes;
 
 /// The same with a decimal point where a decimal comma was typed: `0,5`. A comma before three digits may part
 /// thousands, so it stays and is refused.
@@ -16,6 +18,22 @@ pub fn point(typed: &str) -> Cow<'_, str> {
     match decimal {
         true => Cow::Owned(format!("{whole}.{rest}")),
         false => Cow::Borrowed(typed),
+    }
+}
+
+/// A size that is read back as it is: a form that is sent again changes nothing.
+pub fn exact(value: u64) -> String {
+    let shown = Bytes(value).to_string();
+    if Bytes::parse(&shown).is_ok_and(|read| read == Bytes(value)) {
+        return shown;
+    }
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let unit = units
+        .into_iter()
+        .find(|(_, shift)| value.is_multiple_of(1 << shift));
+    match unit {
+        Some((unit, shift)) => format!("{} {unit}", value >> shift),
+        None => format!("{value} B"),
     }
 }
 

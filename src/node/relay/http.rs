@@ -1,18 +1,17 @@
 //! The proxy of a session: CONNECT for everything, and plain HTTP requests with a whole address. One request a connection;
-//! what follows goes to the same server. Judges by `rules::egress`; keeps nothing of what passes.
+//! what follows goes to the same server. Judges nothing, `reach` does; keeps nothing of what passes.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
-use rules::egress::{EgressOutcome, SessionEgress, host_name};
+use rules::egress::EgressOutcome;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::carry;
+use super::reach::reach;
 use super::served::ServedSession;
 
 /// How long a client may take to say where it wants to go.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes of a request's head. More: a client fills memory. Fewer: requests with large cookies are refused.
 const MAX_HEAD: usize = 32 << 10;
@@ -36,19 +35,11 @@ pub(super) async fn serve(served: &ServedSession, mut client: TcpStream) {
         refuse(&mut client, "400 Bad Request", "egress.request-invalid").await;
         return;
     };
-    let (host, port) = (shown(&request.host), request.port);
-    let egress = served.egress();
-    let Some(target) = egress.listed(&request.host, port) else {
-        served.count(&host, port, EgressOutcome::NotListed);
-        refuse(&mut client, "403 Forbidden", "egress.not-listed").await;
-        return;
-    };
-    let mut server = match carry::open(&egress, target, bare(&host)).await {
-        Ok(server) => server,
+    let mut reached = match reach(served, &request.host, request.port).await {
+        Ok(reached) => reached,
         Err(outcome) => {
-            served.count(&host, port, outcome);
             let status = match outcome {
-                EgressOutcome::AddressRefused => "403 Forbidden",
+                EgressOutcome::NotListed | EgressOutcome::AddressRefused => "403 Forbidden",
                 _ => "502 Bad Gateway",
             };
             let code = format!("egress.{}", outcome.word());
@@ -56,41 +47,16 @@ pub(super) async fn serve(served: &ServedSession, mut client: TcpStream) {
             return;
         }
     };
-    let row = served.count(&host, port, EgressOutcome::Opened);
-    let address = carry::address_of(&server);
-    let is_admitted = |now: &SessionEgress| {
-        let target = now.listed(&request.host, port);
-        target.is_some_and(|target| carry::admits(now, target, address))
-    };
     let begun = match &request.forward {
-        Some(forward) => server.write_all(forward).await,
+        Some(forward) => reached.server.write_all(forward).await,
         None => {
             let established = b"HTTP/1.1 200 Connection established\r\n\r\n";
             client.write_all(established).await
         }
     };
     // What the client sent behind its head, before it was answered.
-    if begun.is_ok() && server.write_all(&rest).await.is_ok() {
-        tokio::select! {
-            () = carry::both(served, &row, client, server) => {}
-            () = served.refuses(is_admitted) => {}
-        }
-    }
-}
-
-/// Without the brackets of an IPv6 address.
-fn bare(host: &str) -> &str {
-    let inner = host
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'));
-    inner.unwrap_or(host)
-}
-
-/// A host as rows keep it; `?` for what is none.
-fn shown(host: &str) -> String {
-    match bare(host).parse::<IpAddr>() {
-        Ok(address) => address.to_canonical().to_string(),
-        Err(_) => host_name(host).unwrap_or_else(|| "?".to_owned()),
+    if begun.is_ok() && reached.server.write_all(&rest).await.is_ok() {
+        reached.carry(served, client).await;
     }
 }
 
@@ -202,6 +168,7 @@ async fn refuse(client: &mut TcpStream, status: &str, code: &str) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::reach::bare;
     use super::*;
 
     #[test]

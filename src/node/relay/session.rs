@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::served::ServedSession;
-use super::{RelaySight, carry, http};
+use super::{RelaySight, carry, http, socks};
 use crate::network;
 
 /// Connections of all sessions at once, at most 32 KiB each.
@@ -219,8 +219,19 @@ async fn take(served: Arc<ServedSession>, client: TcpStream, leads: Leads) {
                 Err(outcome) => drop(served.count(&name, target.port, outcome)),
             }
         }
-        Leads::Proxy => http::serve(&served, client).await,
+        Leads::Proxy => match first_byte(&client).await {
+            Some(socks::VERSION) => socks::serve(&served, client).await,
+            Some(_) => http::serve(&served, client).await,
+            None => {}
+        },
     }
+}
+
+/// What a client of the proxy begins with, which stays to be read; None where it says nothing in time.
+async fn first_byte(client: &TcpStream) -> Option<u8> {
+    let mut first = [0];
+    let looked = tokio::time::timeout(http::HEAD_TIMEOUT, client.peek(&mut first)).await;
+    matches!(looked, Ok(Ok(1))).then_some(first[0])
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 
-/// Where they lie.
-const FOLDER: &str = "etc/fardel/apps.d";
-/// What their names end with.
-const ENDING: &str = ".toml";
+/// Where they lie, and what their names end with: ours first, then those of services of images made for Backend.AI.
+const FOLDERS: [(&str, &str); 2] = [
+    ("etc/fardel/apps.d", ".toml"),
+    ("etc/backend.ai/service-defs", ".json"),
+];
 /// Names that are looked at. More: a folder makes one look cost as much as it likes.
 const MAX_NAMES: usize = 1_000;
 /// Files that are read, and bytes of all of them.
@@ -19,28 +20,33 @@ const MAX_APP_FILE_BYTES: u64 = 64 << 10;
 
 /// The files by name, with their text. What is no file, no text or too long is left out.
 pub(super) fn read(root: BorrowedFd<'_>) -> Vec<(String, String)> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let Some(folder) = open(root, FOLDER, flags, ResolveFlags::IN_ROOT) else {
-        return Vec::new();
-    };
-    let Ok(names) = Dir::read_from(&folder) else {
-        return Vec::new();
-    };
-    let mut names: Vec<String> = names
-        .take(MAX_NAMES)
-        .filter_map(|entry| entry.ok()?.file_name().to_str().ok().map(str::to_owned))
-        .filter(|name| name.ends_with(ENDING))
-        .collect();
-    names.sort();
     let mut left = MAX_APP_FILE_BYTES;
     let mut all = Vec::new();
-    for name in names.into_iter().take(MAX_APP_FILES) {
-        if let Some(text) = text(folder.as_fd(), &name, left) {
-            left -= text.len() as u64;
-            all.push((name, text));
+    for (folder, ending) in FOLDERS {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let Some(folder) = open(root, folder, flags, ResolveFlags::IN_ROOT) else {
+            continue;
+        };
+        for name in names(&folder, ending).take(MAX_APP_FILES - all.len()) {
+            if let Some(text) = text(folder.as_fd(), &name, left) {
+                left -= text.len() as u64;
+                all.push((name, text));
+            }
         }
     }
     all
+}
+
+/// The names in a folder with that ending, sorted.
+fn names(folder: &OwnedFd, ending: &str) -> impl Iterator<Item = String> + use<> {
+    let known = Dir::read_from(folder).into_iter().flatten();
+    let mut names: Vec<String> = known
+        .take(MAX_NAMES)
+        .filter_map(|entry| entry.ok()?.file_name().to_str().ok().map(str::to_owned))
+        .filter(|name| name.ends_with(ending))
+        .collect();
+    names.sort();
+    names.into_iter()
 }
 
 fn text(folder: BorrowedFd<'_>, name: &str, left: u64) -> Option<String> {
@@ -104,9 +110,24 @@ mod tests {
     }
 
     #[test]
+    fn files_of_services_are_read_behind_ours() {
+        let root = tempfile::tempdir().expect("a directory");
+        for (folder, _) in FOLDERS {
+            let folder = root.path().join(folder);
+            fs::create_dir_all(&folder).expect("made");
+            fs::write(folder.join("z.toml"), "ours").expect("written");
+            fs::write(folder.join("a.json"), "{}").expect("written");
+        }
+        assert_eq!(
+            seen(root.path()),
+            [("z.toml".into(), 4), ("a.json".into(), 2)]
+        );
+    }
+
+    #[test]
     fn so_much_is_read_of_the_files_of_apps() {
         let root = tempfile::tempdir().expect("a directory");
-        let folder = root.path().join(FOLDER);
+        let folder = root.path().join(FOLDERS[0].0);
         fs::create_dir_all(&folder).expect("made");
         for number in 0..MAX_APP_FILES + 3 {
             fs::write(folder.join(format!("{number:03}.toml")), "x").expect("written");

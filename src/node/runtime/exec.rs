@@ -20,6 +20,7 @@ use super::container;
 use super::container_user::ContainerUser;
 use super::files::FILES;
 use super::order::{GuestProgram, TerminalSize};
+use super::process_limits::GrantedLimits;
 use super::seccomp::{Revealing, SeccompFilter};
 use super::spec::{CAPABILITIES, OOM_SCORE};
 use super::terminal::ProgramStream;
@@ -33,6 +34,7 @@ pub(super) struct ExecProgram {
     pub(super) user: ContainerUser,
     pub(super) terminal: Option<TerminalSize>,
     pub(super) open_files: u64,
+    pub(super) limits: GrantedLimits,
     pub(super) revealing: Revealing,
     /// In the place of the command.
     pub(super) guest: Option<GuestProgram>,
@@ -222,9 +224,14 @@ fn forerun(
         failed("set the standing with the memory killer", &error);
     }
     for (resource, limit) in [
-        (libc::RLIMIT_NOFILE, program.open_files),
-        (libc::RLIMIT_CORE, 0),
+        (libc::RLIMIT_NOFILE, Some(program.open_files)),
+        (libc::RLIMIT_CORE, Some(0)),
+        (libc::RLIMIT_MEMLOCK, program.limits.memlock),
+        (libc::RLIMIT_STACK, program.limits.stack),
     ] {
+        let Some(limit) = limit else {
+            continue;
+        };
         let limits = libc::rlimit {
             rlim_cur: limit,
             rlim_max: limit,

@@ -104,7 +104,7 @@ pub(super) fn look(
         base: 0x7000_0000,
         size: 65_536,
     };
-    match UserNamespace::make(probe) {
+    match UserNamespace::make(probe, None) {
         Err(error) => found.push(preventing(
             "no_user_namespaces",
             format!("user namespaces are refused: {}", deepest(&error)),

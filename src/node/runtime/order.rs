@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use rules::egress::SessionEgress;
+use rules::process_limits::ProcessLimits;
 use rules::start_up::StartUp;
 use serde::{Deserialize, Serialize};
 
@@ -101,6 +102,9 @@ pub struct ContainerSpec {
     /// Programs beside its first may be started as its root where its own user is another one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sudo: bool,
+    /// What its processes may have more than is usual.
+    #[serde(default, skip_serializing_if = "ProcessLimits::is_usual")]
+    pub ulimits: ProcessLimits,
     /// Devices beside those that every container has; nothing else opens.
     #[serde(default)]
     pub devices: Vec<DeviceOrder>,

@@ -36,6 +36,7 @@ use super::loader;
 use super::logs::LogWriter;
 use super::order::{ContainerSpec, ExecOrder, RuntimeExit, RuntimePhase, StartUpEnd, UserOrder};
 use super::proc_files::{self, ProcFiles};
+use super::process_limits;
 use super::rootfs::{self, RootStage};
 use super::seccomp::answers::{self, Pace, VirtualSysinfo};
 use super::seccomp::{Revealing, SeccompFilter};
@@ -362,7 +363,8 @@ impl Shim {
         // Opened while its path is still in sight.
         let relay = order.egress.as_ref().and_then(|_| self.run_directory());
         let hub = self.hub(&order)?;
-        let ids = UserNamespace::make(order.ids)?;
+        let limits = process_limits::raise(&order.ulimits);
+        let ids = UserNamespace::make(order.ids, limits.memlock)?;
         let mut ours = vec![
             self.directory.as_path(),
             &self.launch.own_directory,
@@ -658,6 +660,7 @@ impl Shim {
             open_files_hard_limit: rustix::process::getrlimit(rustix::process::Resource::Nofile)
                 .maximum
                 .unwrap_or(u64::MAX),
+            limits: process_limits::raise(&order.ulimits),
         })
     }
 
@@ -1196,6 +1199,7 @@ impl Shim {
             user,
             terminal: order.terminal,
             open_files: ground.open_files(),
+            limits: ground.limits,
             revealing: self.revealing,
             guest: order.guest,
         };

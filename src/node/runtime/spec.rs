@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::cgroup::cpu_quota;
 use super::findings::OPEN_FILES;
 use super::order::ContainerSpec;
+use super::process_limits::GrantedLimits;
 
 #[cfg(test)]
 mod tests;
@@ -98,6 +99,7 @@ pub(super) struct PreparedRoot {
     pub time_namespace: Option<PathBuf>,
     /// The present hard limit of open files, which only a stronger process could raise.
     pub open_files_hard_limit: u64,
+    pub limits: GrantedLimits,
 }
 
 impl PreparedRoot {
@@ -138,6 +140,18 @@ pub(super) fn specification(order: &ContainerSpec, ground: &PreparedRoot) -> Val
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     let open_files = ground.open_files();
+    let limits: Vec<Value> = [
+        ("RLIMIT_NOFILE", Some(open_files)),
+        ("RLIMIT_CORE", Some(0)),
+        ("RLIMIT_MEMLOCK", ground.limits.memlock),
+        ("RLIMIT_STACK", ground.limits.stack),
+    ]
+    .into_iter()
+    .filter_map(|(kind, most)| {
+        let most = most?;
+        Some(json!({ "type": kind, "soft": most, "hard": most }))
+    })
+    .collect();
     let (quota, period) = cpu_quota(order.cpu_hundredths);
     let mut process = json!({
         "terminal": order.terminal.is_some(),
@@ -149,10 +163,7 @@ pub(super) fn specification(order: &ContainerSpec, ground: &PreparedRoot) -> Val
             "bounding": capabilities, "effective": capabilities, "permitted": capabilities,
             "inheritable": [], "ambient": [],
         },
-        "rlimits": [
-            { "type": "RLIMIT_NOFILE", "soft": open_files, "hard": open_files },
-            { "type": "RLIMIT_CORE", "soft": 0, "hard": 0 },
-        ],
+        "rlimits": limits,
         "noNewPrivileges": true,
         "oomScoreAdj": OOM_SCORE,
     });

@@ -51,8 +51,9 @@ const CLOCKS: &str = "give the session clocks of its own";
 const KEEP_CAPABILITIES: libc::c_ulong = 1 << 2;
 
 impl UserNamespace {
-    /// Makes a namespace with this range. Costs a fork and two words with it.
-    pub(super) fn make(ids: IdRange) -> Result<Self, NamespaceError> {
+    /// Makes a namespace with this range, whose processes lock `memlock` bytes together at most; None: as many as this one
+    /// may. Costs a fork and two words with it.
+    pub(super) fn make(ids: IdRange, memlock: Option<u64>) -> Result<Self, NamespaceError> {
         if ids.base < 65_536 || ids.size < 65_536 || ids.base.checked_add(ids.size).is_none() {
             return Err(NamespaceError::BadRange {
                 base: ids.base,
@@ -68,7 +69,12 @@ impl UserNamespace {
         // SAFETY: without a new stack and shared memory this is a fork; the child makes system calls only.
         let holder = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32 };
         if holder == 0 {
-            hold(ids.base, &offsets, near.as_raw_fd(), far.as_raw_fd());
+            hold(
+                ids.base,
+                memlock,
+                &offsets,
+                (near.as_raw_fd(), far.as_raw_fd()),
+            );
         }
         if holder < 0 {
             return Err(fault(io::Error::last_os_error()));
@@ -134,7 +140,7 @@ fn clock_offsets() -> String {
 
 /// What the holder of a user namespace does; never returns. Makes system calls only: in a process of
 /// several threads nothing else may follow a fork.
-fn hold(owner: u32, offsets: &str, near: RawFd, far: RawFd) -> ! {
+fn hold(owner: u32, memlock: Option<u64>, offsets: &str, (near, far): (RawFd, RawFd)) -> ! {
     // SAFETY: plain system calls on this process alone, with arguments that outlive them. Ends with the
     // process that made it, by its closed socket or by a signal, or by being killed.
     unsafe {
@@ -153,6 +159,14 @@ fn hold(owner: u32, offsets: &str, near: RawFd, far: RawFd) -> ! {
             libc::RLIMIT_NPROC,
             &raw const processes,
         );
+        if let Some(bytes) = memlock {
+            let locked = libc::rlimit {
+                rlim_cur: bytes,
+                rlim_max: bytes,
+            };
+            // The control group counts what is locked; where it cannot be raised, the usual bound stays.
+            libc::syscall(libc::SYS_setrlimit, libc::RLIMIT_MEMLOCK, &raw const locked);
+        }
         let owner = libc::c_ulong::from(owner);
         let made = libc::syscall(
             libc::SYS_setrlimit,

@@ -12,10 +12,12 @@ use super::precedence::Precedence;
 use super::remarks::Remarks;
 use super::spec::SessionSpec;
 use super::state::{DesiredState, EndedSession, LastPlace, Lifecycle, PlacedSession, SessionState};
+use crate::app_launch::LaunchedApps;
 use crate::codes;
 use crate::egress::SessionEgress;
 use crate::incident::{EnforcementAction, MemoryIncident};
 use crate::names::{ContainerName, NodeId, SessionId, SessionName, UserId, UserName};
+use crate::process_limits::ProcessLimits;
 use crate::reason::Reason;
 use crate::reasons;
 use crate::resources::{DeviceShare, in_parts};
@@ -51,6 +53,12 @@ pub struct Session {
     /// Commands in it may run as root of its own user namespace where its own user is another one.
     #[serde(default)]
     pub sudo: bool,
+    /// What its processes may have more than is usual.
+    #[serde(default)]
+    pub ulimits: ProcessLimits,
+    /// Apps that are started once it runs.
+    #[serde(default)]
+    pub apps: LaunchedApps,
     /// Where it stands, and the containers it has there.
     pub lifecycle: Lifecycle,
     pub desired: DesiredState,
@@ -149,6 +157,8 @@ impl Session {
             egress: None,
             start_up: SessionStartUp::default(),
             sudo: false,
+            ulimits: ProcessLimits::USUAL,
+            apps: LaunchedApps::default(),
             lifecycle: Lifecycle::Pending,
             desired: DesiredState::Run,
             paused: false,

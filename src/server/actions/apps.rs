@@ -1,6 +1,7 @@
 //! What a user may do with the apps of a session: see them, start and open them. Who may enter a session may open its
 //! apps, which are programs of its owner and run as its user.
 
+pub(crate) mod launched;
 pub mod shares;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,14 +11,16 @@ use std::time::Duration;
 use api::apps::{AppProblem, AppState, AppView, OpenedApp};
 use api::secret::SecretText;
 use base::app_files;
-use base::link::streams::{ExecRequest, Streams};
+use base::link::streams::{AppFile, ExecRequest, Streams};
 use rules::app::{
     APPS_LABEL, AppChoice, AppDefinition, AppSource, AppTemplates, MAX_APPS_LABEL, MAX_IMAGE_APPS,
     apps_of_image, is_path, offered, query_value,
 };
 use rules::app_origin::{OWN_PATHS, app_host};
 use rules::app_port::{APP_NUMBERS, AppPort, AppPortRequest, app_port, app_ports};
-use rules::app_services::{SERVICES_LABEL, apps_of_services};
+use rules::app_services::{
+    RUNTIME_LABEL, SERVICES_LABEL, ServiceFiles, ServiceSource, apps_of_services, service_name,
+};
 use rules::names::{ContainerName, SessionId};
 use rules::permissions::{Permission, may};
 use rules::refusal::{Refusal, RefusalKind};
@@ -28,7 +31,7 @@ use rules::units::Timestamp;
 use super::allowed;
 use super::sessions::find::{find, keep_variables_own};
 use crate::access::{Caller, new_app_ticket, repeated};
-use crate::app_starts::{AppProgress, AppStart, answers, listens};
+use crate::app_starts::{AppCommands, AppProgress, AppStart, answers, listens};
 use crate::catalog::app_shares::AppShareRecord;
 use crate::catalog::{Lane, ReadTransaction};
 use crate::{Failure, Server};
@@ -39,6 +42,8 @@ const MAX_PORT_TRIES: usize = 8;
 /// How long opening waits for an app that is about to answer. Longer: a page comes later. Shorter: one more page is seen on
 /// the way.
 const READY_TIMEOUT: Duration = Duration::from_millis(1_500);
+/// What the names of files of services end with; those of ours are TOML.
+const SERVICE_ENDING: &str = ".json";
 /// How often it looks meanwhile.
 const LOOK: Duration = Duration::from_millis(50);
 /// After a commit, the wait before an open app's leave is looked at again; as for streams, of whose two seconds it is a part.
@@ -127,9 +132,9 @@ pub async fn open(
     }
     lease_port(server, &open).await?;
     if !is_ready {
-        let command = command(&open);
+        let commands = commands(&open);
         let starts = server.app_starts();
-        let start = starts.begin(Arc::clone(streams), container, &open.definition, command);
+        let start = starts.begin(Arc::clone(streams), container, &open.definition, commands);
         wait(&start).await;
     }
     repeated::entered(
@@ -403,7 +408,8 @@ async fn definitions(
     streams: &dyn Streams,
     session: &Session,
 ) -> Result<Vec<AppDefinition>, Failure> {
-    let of_files = of_files(streams, session).await?;
+    let files = streams.app_files(session.container()).await?;
+    let of_files = of_files(&files)?;
     let of_labels = match &session.spec.environment {
         SessionEnvironment::Host => Vec::new(),
         SessionEnvironment::Image { id, .. } => {
@@ -411,7 +417,7 @@ async fn definitions(
             let image = server
                 .catalog()
                 .read_now("read the apps of an image", |view| view.image(id))?;
-            of_labels(image.map(|image| image.labels).unwrap_or_default())?
+            of_labels(image.map(|image| image.labels).unwrap_or_default(), &files)?
         }
     };
     let mut of_image = first_of_each(of_files.into_iter().chain(of_labels));
@@ -421,7 +427,8 @@ async fn definitions(
     let wanted: BTreeSet<String> = wanted.filter(|program| !program.is_empty()).collect();
     let found = streams.programs(session.container(), wanted.into_iter().collect());
     let found: BTreeSet<String> = found.await?.into_iter().collect();
-    Ok(offered(of_image, |program| found.contains(program)))
+    let known = offered(of_image, |program| found.contains(program));
+    Ok(session.apps.joined(known))
 }
 
 /// The apps with names of their own, the first of each name.
@@ -436,24 +443,44 @@ fn first_of_each(apps: impl Iterator<Item = AppDefinition>) -> Vec<AppDefinition
 }
 
 /// What files in a session say of its apps: those of its image, as its user has changed them.
-async fn of_files(streams: &dyn Streams, session: &Session) -> Result<Vec<AppDefinition>, Failure> {
+fn of_files(files: &[AppFile]) -> Result<Vec<AppDefinition>, Failure> {
     let mut sources = Vec::new();
-    for file in streams.app_files(session.container()).await? {
+    for file in files
+        .iter()
+        .filter(|file| !file.name.ends_with(SERVICE_ENDING))
+    {
         let described = app_files::described(&file.text);
         sources.extend(described.map_err(|error| refusals::app_file_invalid(&file.name, error))?);
     }
     Ok(apps_of_image(sources)?)
 }
 
+/// What files in a session say of services that its image lists. One that cannot be read says nothing: it is not ours.
+fn services_of(files: &[AppFile]) -> BTreeMap<String, ServiceSource> {
+    let sources = files.iter().filter_map(|file| {
+        let name = file.name.strip_suffix(SERVICE_ENDING)?;
+        let source = serde_json::from_str(&file.text).ok()?;
+        Some((service_name(name), source))
+    });
+    sources.collect()
+}
+
 /// What the labels of an image say of its apps: our own first.
-fn of_labels(mut labels: BTreeMap<String, String>) -> Result<Vec<AppDefinition>, Refusal> {
+fn of_labels(
+    mut labels: BTreeMap<String, String>,
+    files: &[AppFile],
+) -> Result<Vec<AppDefinition>, Refusal> {
     let own = match labels.remove(APPS_LABEL) {
         Some(label) => described(&label)?,
         None => Vec::new(),
     };
     let services = labels.remove(SERVICES_LABEL);
     let services = services.filter(|label| label.len() <= MAX_APPS_LABEL);
-    let services = services.map_or_else(Vec::new, |label| apps_of_services(&label));
+    let files = ServiceFiles {
+        sources: services_of(files),
+        runtime_path: labels.remove(RUNTIME_LABEL).unwrap_or_default(),
+    };
+    let services = services.map_or_else(Vec::new, |label| apps_of_services(&label, &files));
     Ok(first_of_each(own.into_iter().chain(services)))
 }
 
@@ -525,27 +552,30 @@ fn shown(
     }
 }
 
-fn command(open: &OpenApp) -> ExecRequest {
+/// What starts an app, its own command last.
+fn commands(open: &OpenApp) -> AppCommands {
     let app = &open.definition;
     let templates = AppTemplates {
         port: app.port,
         session: open.session.name.as_str(),
     };
     let environment = app.environment.iter();
-    ExecRequest {
-        argv: app
-            .command
-            .iter()
-            .map(|word| templates.fill(word))
-            .collect(),
-        env: environment
-            .map(|(name, value)| (name.clone(), templates.fill(value)))
-            .collect(),
+    let env: Vec<(String, String)> = environment
+        .map(|(name, value)| (name.clone(), templates.fill(value)))
+        .collect();
+    let request = |words: &[String], background: Option<String>| ExecRequest {
+        argv: words.iter().map(|word| templates.fill(word)).collect(),
+        env: env.clone(),
         cwd: None,
         user: None,
         tty: None,
         guest: None,
-        background: Some(app.choice.to_string()),
+        background,
+    };
+    let before = app.before.iter();
+    AppCommands {
+        before: before.map(|words| request(words, None)).collect(),
+        own: request(&app.command, Some(app.choice.to_string())),
     }
 }
 

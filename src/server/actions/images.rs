@@ -5,9 +5,11 @@ use std::path::PathBuf;
 
 use api::operations::OperationView;
 use rules::image::{CatalogImage, MAX_IMPORTED_IMAGES, parse_reference};
+use rules::image_limits::ImageLimits;
 use rules::names::{ImageId, OperationId, UploadId};
-use rules::permissions::{Permission, Subject};
+use rules::permissions::{Permission, Subject, may};
 use rules::refusals;
+use rules::tenancy::Scope;
 use serde::{Deserialize, Serialize};
 use store::images::archive::Archive;
 
@@ -363,6 +365,51 @@ pub async fn share(
                 after: word(shared),
             })?;
             image.shared = shared;
+            image.generation += 1;
+            Ok(image)
+        })
+        .await
+}
+
+/// Gives an image limits in the place of those of its labels; None: its labels say them again. They hold for what is launched
+/// or changed from now on.
+///
+/// Errors: `image.not-found`, `image.limits-crossed`.
+pub async fn set_limits(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    limits: Option<ImageLimits>,
+) -> Result<CatalogImage, Failure> {
+    allowed(caller, Permission::ImagesWrite)?;
+    let limits = limits.map(ImageLimits::checked).transpose()?;
+    let (actor, which, caller) = (caller.name.clone(), which.to_owned(), caller.clone());
+    server
+        .catalog()
+        .write(Lane::Requests, "limit an image", move |rows| {
+            // Its owner may remove it, and lifts no limit of the administrators.
+            let of_domain = |image: &CatalogImage| {
+                let scope = Scope::domain(image.domain);
+                may(&caller.subject, Permission::ImagesWrite, &scope).is_ok()
+            };
+            let found = named(rows, &which)?.filter(of_domain);
+            let before = found.ok_or_else(refusals::image_not_found)?;
+            let mut image = before.clone();
+            image.limits_set = limits.is_some();
+            image.limits = limits.unwrap_or_else(|| ImageLimits::of_labels(&image.labels));
+            if image == before {
+                return Ok(image);
+            }
+            rows.put_image_limits(image.id, limits.as_ref())?;
+            rows.note(NewEvent {
+                actor: actor.as_str(),
+                topic: "images",
+                object: &image.id.to_string(),
+                scope: image.scope(),
+                code: "image.limited",
+                before: &before.limits.figures(),
+                after: &image.limits.figures(),
+            })?;
             image.generation += 1;
             Ok(image)
         })

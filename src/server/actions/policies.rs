@@ -5,6 +5,7 @@ use api::policies::{
     EffectiveLimitView, EgressBody, LimitsBody, NewPolicyBody, PolicyPatchBody, PolicyUseBody,
     PolicyUseView, PolicyView,
 };
+use rules::commit::MAX_POLICY_IMAGES;
 use rules::egress::EgressPolicy;
 use rules::names::{PolicyId, TenantName, UserId};
 use rules::object::Object;
@@ -373,6 +374,9 @@ pub(super) fn limits_of(asked: LimitsBody) -> Result<PolicyLimits, Refusal> {
         .map_err(|refusal| refusal.at("/limits/runtime_seconds"))?;
     if asked.sign_ins == Some(0) {
         return Err(refusals::policy_limit_invalid(4).at("/limits/sign_ins"));
+    }
+    if asked.images.is_some_and(|most| most > MAX_POLICY_IMAGES) {
+        return Err(refusals::policy_limit_invalid(32).at("/limits/images"));
     }
     if asked.disk_each.is_some_and(|bytes| bytes < MIN_DISK) {
         return Err(refusals::policy_limit_invalid("20 GiB").at("/limits/disk_each"));

@@ -3,10 +3,11 @@
 
 use api::folders::FolderOwnerView;
 use api::storage::StorageView;
+use rules::commit::own_images_limit;
 use rules::folder::{Folder, FolderOwner, FolderUse, ScopeOwner};
 use rules::names::{FolderId, UserId};
 use rules::permissions::{Permission, reach};
-use rules::quota::PolicyLevel;
+use rules::quota::{AttachedPolicy, PolicyLevel};
 use rules::refusals;
 use rules::storage::{MIN_FOLDER_BYTES, StorageEnforcement, StorageUse, limit_of};
 use rules::tenancy::{DomainId, ProjectId};
@@ -109,7 +110,34 @@ pub(crate) fn whole_limit(
     domain: DomainId,
     now: Timestamp,
 ) -> Result<Bytes, Failure> {
-    let (project, user) = match owner.into() {
+    Ok(limit_of(&policies_of_owner(
+        view,
+        owner.into(),
+        domain,
+        now,
+    )?))
+}
+
+/// How many images of sessions a user keeps at most: the strictest of the policies that are attached to the user, with their
+/// allowances. Costs a few steps of indexes.
+pub(crate) fn images_limit(
+    view: &ReadTransaction<'_>,
+    user: UserId,
+    domain: DomainId,
+    now: Timestamp,
+) -> Result<u64, Failure> {
+    let attached = policies_of_owner(view, FolderOwner::User(user), domain, now)?;
+    Ok(own_images_limit(&attached))
+}
+
+/// The policies that hold for the account of an owner, raised by allowances.
+fn policies_of_owner(
+    view: &ReadTransaction<'_>,
+    owner: FolderOwner,
+    domain: DomainId,
+    now: Timestamp,
+) -> Result<Vec<AttachedPolicy>, Failure> {
+    let (project, user) = match owner {
         FolderOwner::User(user) => {
             let home = view.home_project(user, now)?;
             // Who is in no project has only those of site, domain and account.
@@ -134,7 +162,7 @@ pub(crate) fn whole_limit(
             policy.raise(&allowance);
         }
     }
-    Ok(limit_of(&attached))
+    Ok(attached)
 }
 
 /// Refuses so many bytes more in the folders of an owner than they may take, as far as is known: what holds the limit counts

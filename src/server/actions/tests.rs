@@ -355,6 +355,9 @@ async fn every_act_asks_for_its_capability_first() {
         (ImagesWrite, "images.remove", |s, c| images::remove(
             s, c, "x"
         )),
+        (ImagesWrite, "images.set_limits", |s, c| {
+            images::set_limits(s, c, "x", None)
+        }),
         (ImagesWrite, "images.share", |s, c| images::share(
             s, c, "x", true
         )),

@@ -109,6 +109,26 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// What a session of this image is best started with, as the environment that came last says. Costs one range of an index.
+    pub(crate) fn recommended_of_image(
+        &self,
+        image: ImageId,
+    ) -> Result<RecommendedOptions, Failure> {
+        let found = self
+            .connection
+            .prepare_cached(
+                "select recommended
+                 from environment_image as i
+                 join environment as e on e.name = i.name and e.version = i.version
+                 where i.image = ?1
+                 order by e.imported_at desc, e.version desc
+                 limit 1",
+            )?
+            .query_row([image.0.as_bytes()], |row| value::json(row, "recommended"))
+            .optional()?;
+        Ok(found.unwrap_or_default())
+    }
+
     /// How many versions of environments have this image.
     pub(crate) fn environments_of_image(&self, image: ImageId) -> Result<u32, Failure> {
         Ok(self

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use rules::image::CatalogImage;
+use rules::image_limits::ImageLimits;
 use rules::names::{ImageId, UserId};
 use rules::permissions::Reach;
 use rules::tenancy::DomainId;
@@ -17,9 +18,11 @@ use super::writer::Rows;
 use crate::Failure;
 
 pub(super) const COLUMNS: &str = "id, reference, digest, size, architecture, created_at, imported_at, labels, \
-    entrypoint, command, env, user, working_directory, stop_signal, generation, domain, owner, shared";
+    entrypoint, command, env, user, working_directory, stop_signal, generation, domain, owner, shared, limits";
 
 pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<CatalogImage> {
+    let labels: BTreeMap<String, String> = value::json(row, "labels")?;
+    let limits: Option<ImageLimits> = value::json_or_none(row, "limits")?;
     Ok(CatalogImage {
         id: ImageId(value::id(row, "id")?),
         reference: row.get("reference")?,
@@ -28,7 +31,9 @@ pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<CatalogImage> {
         architecture: row.get("architecture")?,
         created_at: value::time(row, "created_at")?,
         imported_at: value::time(row, "imported_at")?,
-        labels: value::json(row, "labels")?,
+        limits: limits.unwrap_or_else(|| ImageLimits::of_labels(&labels)),
+        limits_set: limits.is_some(),
+        labels,
         entrypoint: value::json(row, "entrypoint")?,
         command: value::json(row, "command")?,
         env: value::json(row, "env")?,
@@ -135,7 +140,7 @@ impl Rows<'_> {
             .prepare_cached(&format!(
                 "insert into image ({COLUMNS})
                  values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
-                         ?16, ?17, ?18)"
+                         ?16, ?17, ?18, ?19)"
             ))?
             .execute(rusqlite::params![
                 image.id.0.as_bytes(),
@@ -156,6 +161,7 @@ impl Rows<'_> {
                 image.domain.0.as_bytes(),
                 image.owner.as_ref().map(|owner| owner.0.as_bytes()),
                 image.shared,
+                image.limits_set.then(|| value::text(&image.limits)),
             ])?;
         Ok(())
     }
@@ -169,6 +175,22 @@ impl Rows<'_> {
                  where id = ?1",
             )?
             .execute((id.0.as_bytes(), shared))?;
+        Ok(())
+    }
+
+    /// Keeps the limits that an administrator gives an image; None: those of its labels hold again.
+    pub(crate) fn put_image_limits(
+        &self,
+        id: ImageId,
+        limits: Option<&ImageLimits>,
+    ) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "update image
+                 set limits = ?2, generation = generation + 1
+                 where id = ?1",
+            )?
+            .execute((id.0.as_bytes(), limits.map(value::text)))?;
         Ok(())
     }
 

@@ -1,9 +1,10 @@
 //! Lists of sessions: filters, order and pages as SQL. What a word of the query language means is
 //! decided in `actions`; here it is only looked up.
 
-use rules::names::{ResourceGroupId, SessionId};
+use rules::names::{ContainerName, ResourceGroupId, SessionId};
 use rules::permissions::Reach;
 use rules::session::{Outcome, Session, SessionKind, SessionState};
+use rules::workload::container::MAIN;
 use rusqlite::types::Value;
 
 use super::reach::{SESSION, condition};
@@ -188,6 +189,24 @@ impl ReadTransaction<'_> {
             columns_read()
         ))?;
         let rows = statement.query_map((name, value), |row| from_row(row, self.seal))?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// The main containers of running sessions whose launch names apps, by id.
+    pub(crate) fn containers_with_apps(&self) -> Result<Vec<ContainerName>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select id, incarnation
+             from session
+             where apps <> '' and state = 'running'
+             order by id",
+        )?;
+        let rows = statement.query_map([], |row| {
+            Ok(ContainerName {
+                session: SessionId(value::id(row, "id")?),
+                incarnation: row.get("incarnation")?,
+                index: MAIN,
+            })
+        })?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 

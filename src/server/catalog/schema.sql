@@ -558,7 +558,7 @@ CREATE TABLE image (
     working_directory text not null,
     stop_signal text not null,
     generation integer not null
-, domain blob not null default x'00000000000070008000000000000001', owner blob references user (id), shared integer not null default 1 check (shared in (0, 1))) strict;
+, domain blob not null default x'00000000000070008000000000000001', owner blob references user (id), shared integer not null default 1 check (shared in (0, 1)), limits text) strict;
 
 CREATE INDEX image_by_owner on image (owner) where owner is not null;
 
@@ -952,7 +952,7 @@ CREATE TABLE session (
     ended_at integer,
     outcome text check (outcome in ('succeeded', 'failed', 'stopped', 'refused', 'lost')),
     exit_code integer,
-    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, description text, backfilled integer not null default 0 check (backfilled in (0, 1)), resource_group blob references resource_group (id), priority integer not null default 10 check (priority between 0 and 100), yields integer not null default 0 check (yields in (0, 1)), preempted_count integer not null default 0 check (preempted_count >= 0), mounts text not null default '[]', disk integer check (disk is null or disk > 0), egress text, start_up text not null default '{}', containers integer not null default 1 check (containers between 1 and 20), sudo integer not null default 0 check (sudo in (0, 1)),
+    reason text, gpu_memory integer, mig text, incidents text not null default '[]', device_affinity text, document_gone integer not null default 0 check (document_gone in (0, 1)), domain blob not null default x'00000000000070008000000000000001', project blob not null default x'00000000000070008000000000000002', held_by text, queued_before integer not null default 0, launch blob, description text, backfilled integer not null default 0 check (backfilled in (0, 1)), resource_group blob references resource_group (id), priority integer not null default 10 check (priority between 0 and 100), yields integer not null default 0 check (yields in (0, 1)), preempted_count integer not null default 0 check (preempted_count >= 0), mounts text not null default '[]', disk integer check (disk is null or disk > 0), egress text, start_up text not null default '{}', containers integer not null default 1 check (containers between 1 and 20), sudo integer not null default 0 check (sudo in (0, 1)), ulimits text not null default '', apps text not null default '',
     check ((state = 'ended') = (outcome is not null))
 ) strict;
 
@@ -999,6 +999,8 @@ CREATE INDEX session_standing on session (
 
 CREATE INDEX session_waiting on session (owner, octet_length(command) + octet_length(env))
 where state = 'pending';
+
+CREATE INDEX session_with_apps on session (id) where apps <> '' and state = 'running';
 
 CREATE TABLE session_connection (
     session blob not null references session (id) on delete cascade,

@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
+use rules::app_launch::LaunchedApps;
 use rules::devices::MigProfile;
 use rules::names::{ImageId, SessionId, SessionName, UserId, UserName};
 use rules::policy::SharePolicy;
+use rules::process_limits::ProcessLimits;
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::resources::Demand;
@@ -34,7 +36,7 @@ use crate::Failure;
 
 /// What a row keeps, in this order: as `from_row` reads it, and `columns` writes it. The statements are made from
 /// this list, so a column stands in these three places of this file and nowhere else.
-pub(super) const COLUMNS: [&str; 52] = [
+pub(super) const COLUMNS: [&str; 54] = [
     "id",
     "name",
     "owner",
@@ -86,6 +88,8 @@ pub(super) const COLUMNS: [&str; 52] = [
     "egress",
     "start_up",
     "sudo",
+    "ulimits",
+    "apps",
     "containers",
 ];
 
@@ -245,6 +249,8 @@ pub(super) fn from_row(row: &Row<'_>, seal: &Seal) -> rusqlite::Result<Session> 
         egress: value::json_or_none(row, next())?,
         start_up: value::json(row, next())?,
         sudo: row.get(next())?,
+        ulimits: value::word(row, next(), |text| ProcessLimits::parse(text).ok())?,
+        apps: value::word(row, next(), |text| LaunchedApps::parse(text).ok())?,
     })
 }
 
@@ -717,6 +723,8 @@ fn columns(session: &Session, seal: Option<&Seal>) -> Vec<SqlValue> {
         Box::new(session.egress.as_ref().map(value::text)),
         Box::new(value::text(&session.start_up)),
         Box::new(session.sudo),
+        Box::new(session.ulimits.to_string()),
+        Box::new(session.apps.to_string()),
         Box::new(spec.containers),
     ]
 }

@@ -1,5 +1,6 @@
 # Runs code in one Python that stays. Orders come on the standard input, one a line: a word, and what belongs to it in
-# base64. What happens goes out on the standard output, one JSON object a line. Needs nothing but Python 3.
+# base64. What happens goes out on the standard output, one JSON object a line. Needs nothing but Python 3; where IPython is
+# installed, its magics, its pictures and its completions are there too.
 import ast, base64, builtins, codecs, io, json, os, signal, sys, threading, traceback
 
 PIECE = 16384
@@ -189,15 +190,75 @@ def show_media(kind, data):
     """Shows bytes or text of that media type."""
     if isinstance(data, str):
         data = data.encode("utf-8", "replace")
+        # As objects for notebooks give pictures.
+        if kind in ("image/png", "image/jpeg"):
+            try:
+                data = base64.b64decode(data, validate=False)
+            except ValueError:
+                return
     if len(data) > MEDIA:
         sys.stderr.write("%s of %d bytes is too large to be shown\n" % (kind, len(data)))
         return
     channel.tell(t="media", k=kind, d=base64.b64encode(data).decode("ascii"))
 
 
+def show_bundle(bundle):
+    """Shows the best of what an object offers; False where that is text alone."""
+    for kind, _ in FORMS:
+        data = bundle.get(kind)
+        if data and isinstance(data, (bytes, str)):
+            show_media(kind, data)
+            return True
+    return False
+
+
+def notebook():
+    """IPython, where it is installed: begun with the first run, for it takes a while. It runs nothing by itself."""
+    if not shells:
+        shells.append(begin_notebook())
+    return shells[0]
+
+
+def begin_notebook():
+    try:
+        import warnings
+
+        from IPython.core.displaypub import DisplayPublisher
+        from IPython.core.interactiveshell import InteractiveShell
+        from traitlets.config import Config
+
+        class Publisher(DisplayPublisher):
+            def publish(self, data, metadata=None, **more):
+                if not show_bundle(data):
+                    sys.stdout.write(str(data.get("text/plain", "")) + "\n")
+
+            def clear_output(self, wait=False):
+                pass
+
+        # Nothing of a run is kept on a disk.
+        config = Config()
+        config.HistoryManager.enabled = False
+        config.HistoryManager.hist_file = ":memory:"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            begun = InteractiveShell.instance(config=config, user_ns=names)
+        begun.display_pub = Publisher(shell=begun)
+        return begun
+    except Exception:
+        return None
+
+
 def show(value):
     if isinstance(value, type):
         return False
+    shell = notebook()
+    if shell is not None:
+        try:
+            if show_bundle(shell.display_formatter.format(value)[0]):
+                return True
+        except Exception:
+            # Its own forms are asked in any case.
+            pass
     for kind, name in FORMS:
         form = getattr(value, name, None)
         if callable(form):
@@ -230,6 +291,9 @@ def run(code):
     signal.signal(signal.SIGINT, interrupt)
     try:
         try:
+            shell = notebook()
+            if shell is not None:
+                code = shell.transform_cell(code)
             tree = ast.parse(code, "<code>")
             last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
             exec(compile(tree, "<code>", "exec"), names)
@@ -266,19 +330,36 @@ def run(code):
     channel.tell(t="end", c=result & 255)
 
 
+def words(begin):
+    """Names and attributes that begin so."""
+    import rlcompleter
+
+    completer = rlcompleter.Completer(names)
+    found = []
+    while begin and len(found) < 200:
+        match = completer.complete(begin, len(found))
+        if match is None:
+            break
+        found.append(match[:200])
+    return found
+
+
 def complete(text):
     found = []
     try:
         import re
-        import rlcompleter
 
         word = re.search(r"[\w.]*$", text).group(0)
-        completer = rlcompleter.Completer(names)
-        while word and len(found) < 200:
-            match = completer.complete(word, len(found))
-            if match is None:
-                break
-            found.append(match[:200])
+        before = text[:len(text) - len(word)][-1:]
+        shell = notebook()
+        if shell is not None and (not word or before in ("%", "'", '"', "/")):
+            # Magics, keys of dictionaries, names of files.
+            shell.Completer.use_jedi = False
+            line = text.rpartition("\n")[2]
+            matches = shell.complete("", line, len(line))[1]
+            found = [str(match)[:200] for match in matches[:200]]
+        if not found:
+            found = words(word)
     except Exception:
         pass
     channel.tell(t="complete", l=found)
@@ -297,6 +378,7 @@ except ImportError:
     pass
 os.environ.setdefault("MPLBACKEND", "Agg")
 names = {"__name__": "__main__", "__builtins__": builtins, "display": display, "show_media": show_media}
+shells = []
 sys.argv = [""]
 channel.tell(t="ready")
 while True:

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use base::link::streams::{LayerOutput, LayerRequest, Streams};
 use bytes::Bytes;
-use rules::commit::{COMMITTED_FROM, LayerSurvey, MAX_LAYER_BYTES, MAX_OWN_IMAGES};
+use rules::commit::{COMMITTED_FROM, LayerSurvey, MAX_LAYER_BYTES};
 use rules::image::CatalogImage;
+use rules::image_limits::ImageLimits;
 use rules::names::{ImageId, UserId};
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -24,6 +25,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::import::old_name;
 use super::outcome::{JobFailure, JobProgress, JobResult};
 use super::runner::{JobKind, RunningJob};
+use crate::actions::storage::images_limit;
 use crate::appliance::lazy_stores::image_failure;
 use crate::appliance::unnamed_images::forget_unnamed_of_commit;
 use crate::catalog::Rows;
@@ -367,8 +369,9 @@ fn keep(
         Some(known) => rows.rename_image(known.id, &old_name(&known))?,
         None => {}
     }
-    if rows.images_of(user)? >= MAX_OWN_IMAGES {
-        return Err(refusals::commit_image_limit(MAX_OWN_IMAGES).into());
+    let most = images_limit(rows, user, actor.domain, rows.now)?;
+    if rows.images_of(user)? >= most {
+        return Err(refusals::commit_image_limit(most).into());
     }
     let settings = &record.settings;
     let image = CatalogImage {
@@ -380,6 +383,12 @@ fn keep(
         architecture: record.architecture.clone(),
         created_at: rows.now,
         imported_at: rows.now,
+        // Else an administrator's limits would be left by a commit.
+        limits: match base.limits_set {
+            true => base.limits,
+            false => ImageLimits::of_labels(&settings.labels),
+        },
+        limits_set: base.limits_set,
         labels: settings.labels.clone(),
         entrypoint: settings.entrypoint.clone(),
         command: settings.cmd.clone(),

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rules::image::{CatalogImage, MAX_IMPORTED_IMAGES, parse_reference};
+use rules::image_limits::ImageLimits;
 use rules::names::ImageId;
 use rules::refusal::{Refusal, RefusalKind};
 use rules::refusals;
@@ -473,6 +474,7 @@ fn keep(
     actor: &str,
 ) -> Result<ImageId, Failure> {
     let digest = record.id.to_string();
+    let mut limits = None;
     if let Some(known) = rows.image_called(reference)? {
         if known.owner.is_some() {
             return Err(refusals::image_reference_of_session(reference).into());
@@ -480,6 +482,8 @@ fn keep(
         if known.digest == digest {
             return Ok(known.id);
         }
+        // An administrator gave them to the name: a newer image of it does not lift them.
+        limits = known.limits_set.then_some(known.limits);
         // The name moves to the new image, as tags do. The old one keeps its row while sessions
         // start from it or an environment has it, under a name that says which it is.
         if rows.image_users(known.id)? == 0 && rows.environments_of_image(known.id)? == 0 {
@@ -506,6 +510,8 @@ fn keep(
             .unwrap_or(record.imported_at),
         // A second name of an image is as old as its own import.
         imported_at: rows.now,
+        limits: limits.unwrap_or_else(|| ImageLimits::of_labels(&settings.labels)),
+        limits_set: limits.is_some(),
         labels: settings.labels.clone(),
         entrypoint: settings.entrypoint.clone(),
         command: settings.cmd.clone(),

@@ -132,6 +132,7 @@ async fn code_runs_in_an_interpreter_that_stays_as_long_as_its_user_may() {
         skips::skip(NAME, "needs python3 on this machine");
     } else {
         stays_in_python(&place, &root).await;
+        shows_what_ipython_offers(&place, &root).await;
         ends_with_the_right(&place, &root, container).await;
     }
 
@@ -182,6 +183,70 @@ async fn stays_in_a_shell(place: &Place, root: &Caller) {
     assert_eq!(run.exit_code, Some(5));
     let run = place.shell(root, "echo \"none:$x\"").await;
     assert_eq!(shown(&run, ConsoleStream::Stdout), "none:\n");
+}
+
+/// Writes a small package of that name below the user's own packages, with what is asked of the real one.
+const IPYTHON: &str = r#"
+import os, site
+files = {
+    "traitlets/config.py": """
+class Config:
+    def __init__(self):
+        self.HistoryManager = type("Part", (), {})()
+""",
+    "IPython/core/displaypub.py": """
+class DisplayPublisher:
+    def __init__(self, shell=None):
+        pass
+""",
+    "IPython/core/interactiveshell.py": """
+class Formatter:
+    def format(self, value):
+        if value == "picture":
+            return {"image/png": "cGljdHVyZQ==", "text/plain": "a picture"}, {}
+        return {"text/plain": repr(value)}, {}
+
+class InteractiveShell:
+    display_formatter = Formatter()
+    Completer = Formatter()
+
+    @classmethod
+    def instance(cls, config, user_ns):
+        user_ns["shell"] = cls()
+        return user_ns["shell"]
+
+    def transform_cell(self, code):
+        return code.replace("%answer", "6 * 7")
+
+    def complete(self, text, line, cursor):
+        return line, [line + "swer"]
+""",
+}
+for name, text in files.items():
+    path = os.path.join(site.getusersitepackages(), name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        file.write(text)
+"#;
+
+async fn shows_what_ipython_offers(place: &Place, root: &Caller) {
+    let run = place.python(root, IPYTHON).await;
+    assert_eq!(run.exit_code, Some(0), "{run:?}");
+    let restart = || place.step(root, request(CodeMode::Restart, ""));
+    restart().await.expect("ended");
+    let run = place.python(root, "%answer").await;
+    assert_eq!(shown(&run, ConsoleStream::Stdout), "42\n");
+    let run = place.python(root, "'picture'").await;
+    assert_eq!(shown(&run, ConsoleStream::Media), "cGljdHVyZQ==");
+    let run = place
+        .python(root, "shell.display_pub.publish({'text/plain': 'words'})")
+        .await;
+    assert_eq!(shown(&run, ConsoleStream::Stdout), "words\n");
+    let offered = place.step(root, request(CodeMode::Complete, "%an")).await;
+    assert_eq!(offered.expect("told").completions, ["%answer"]);
+    let gone = "import shutil, site; shutil.rmtree(site.getusersitepackages())";
+    assert_eq!(place.python(root, gone).await.exit_code, Some(0));
+    restart().await.expect("ended");
 }
 
 async fn stays_in_python(place: &Place, root: &Caller) {

@@ -445,6 +445,7 @@ async fn a_machine_tells_who_is_paused_for_the_disk_and_lets_it_go_on_by_itself(
         networks: Vec::new(),
         egress: None,
         sudo: false,
+        ulimits: rules::process_limits::ProcessLimits::USUAL,
         want: Want::Run,
         stop_grace_seconds: None,
         start_up: rules::start_up::StartUp::default(),

@@ -62,6 +62,7 @@ pub(super) fn session(number: u128, folder: FolderId, script: &str) -> Container
         networks: Vec::new(),
         egress: None,
         sudo: false,
+        ulimits: rules::process_limits::ProcessLimits::USUAL,
         want: Want::Run,
         stop_grace_seconds: None,
         start_up: rules::start_up::StartUp::default(),

@@ -87,6 +87,7 @@ impl Ground {
             networks: vec![],
             egress: None,
             sudo: false,
+            ulimits: rules::process_limits::ProcessLimits::USUAL,
             devices: vec![],
             files: vec![],
             start_up: rules::start_up::StartUp::default(),

@@ -233,6 +233,11 @@ fn a_proxy_opens_what_its_policy_lists() {
     let relay = Relay::begin(&ground);
     let (listed, _listed) = echo();
     let (other, _other) = echo();
+    let of_socks = |port: u16| {
+        let [high, low] = port.to_be_bytes();
+        format!("\\x{high:02x}\\x{low:02x}")
+    };
+    let (listed_port, other_port) = (of_socks(listed), of_socks(other));
     let script = format!(
         "echo \"proxy $HTTPS_PROXY\"
          ask() {{
@@ -244,15 +249,25 @@ fn a_proxy_opens_what_its_policy_lists() {
          ask localhost:{listed}
          ask 127.0.0.1:{listed}
          read -r rest <&3; echo hello >&3; read -r line <&3; echo \"got $line\"
+         socks() {{
+             exec 4<>/dev/tcp/127.127.0.1/4281
+             printf \"\\\\x05\\\\x01\\\\x00\\\\x05\\\\x01\\\\x00\\\\x01\\\\x7f\\\\x00\\\\x00\\\\x01$1\" >&4
+             head -c 12 <&4 | od -An -tu1 | tr -d '\\n'; echo
+         }}
+         socks '{other_port}'
+         socks '{listed_port}'
+         echo hello >&4; read -r line <&4; echo \"socks got $line\"
          exec sleep 1000"
     );
     let mut order = ground.order(&["bash", "-c", &script]);
     order.egress = Some(egress(NetworkMode::Proxy, &[format!("127.0.0.1:{listed}")]));
     let name = ground.start(&order);
     ground.running(&name);
-    wait_for(&ground, &name, "got hello");
+    wait_for(&ground, &name, "socks got hello");
     let said = ground.log(&name);
     for line in [
+        "5   0   5   2".to_owned(),
+        "5   0   5   0".to_owned(),
         "proxy http://127.127.0.1:4281".to_owned(),
         format!("127.0.0.1:{other} HTTP/1.1 403 Forbidden"),
         format!("localhost:{listed} HTTP/1.1 403 Forbidden"),
@@ -260,8 +275,8 @@ fn a_proxy_opens_what_its_policy_lists() {
     ] {
         assert!(said.contains(&line), "no {line:?} in:\n{said}");
     }
-    assert_eq!(relay.count(&name, other, EgressOutcome::NotListed), 1);
-    assert_eq!(relay.count(&name, listed, EgressOutcome::Opened), 1);
+    assert_eq!(relay.count(&name, other, EgressOutcome::NotListed), 2);
+    assert_eq!(relay.count(&name, listed, EgressOutcome::Opened), 2);
     assert_eq!(relay.count(&name, listed, EgressOutcome::NotListed), 1);
 }
 

@@ -57,6 +57,41 @@ fn a_command_is_root_inside_only_where_the_session_has_sudo() {
     assert_eq!((said.as_str(), code), ("0\ngave\n", Some(0)));
 }
 
+/// Its own command and one beside it have what its launch raised; another session has what is usual.
+#[test]
+fn processes_have_the_limits_that_their_launch_raised() {
+    let Some(ground) = Ground::lay("processes_have_the_limits_that_their_launch_raised") else {
+        return;
+    };
+    let limits = "ulimit -l; ulimit -s";
+    let mut raised = ground.shell(&format!("{limits}; sleep 1000"));
+    raised.user = UserOrder::Usual;
+    raised.ulimits = rules::process_limits::ProcessLimits::NGC;
+    let name = ground.start(&raised);
+    ground.running(&name);
+    let said = hear(
+        &mut ground
+            .runtime
+            .exec(&name, &order("work", limits))
+            .expect("accepted"),
+    )
+    .0;
+    assert_eq!(said, "unlimited\n65536\n");
+
+    let mut usual = ground.shell("sleep 1000");
+    usual.user = UserOrder::Usual;
+    let name = ground.start(&usual);
+    ground.running(&name);
+    let said = hear(
+        &mut ground
+            .runtime
+            .exec(&name, &order("work", limits))
+            .expect("accepted"),
+    )
+    .0;
+    assert!(!said.ends_with("\n65536\n"), "{said}");
+}
+
 /// Every line is a way out that would print a word.
 #[test]
 fn root_by_sudo_has_every_bound_of_its_session() {

@@ -770,6 +770,67 @@ async fn an_app_that_starts_says_how_far_it_is_and_why_it_failed() {
     assert!(root.json()["entry"].is_null(), "{}", root.json());
 }
 
+/// An app of a launch is started once, a port of one is opened, and both have their address without a click.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn apps_of_a_launch_start_with_its_session() {
+    let the_box = TheBox::with(&[("FARDEL_LISTEN_APPS", "127.0.0.1:18443")], Vec::new()).await;
+    let begin = || {
+        let streams = Arc::new(the_box.streams.clone());
+        tokio::spawn(server::start_apps(&the_box.server, streams))
+    };
+    let starts = begin();
+    let listens = app().await;
+    let apps = &the_box.streams.apps;
+    apps.lock().expect("free").insert(8501, listens);
+    let who = &the_box.mina;
+    let wrong = json!({"name": "work", "apps": "8501:1"});
+    let refused = the_box.post(who, "/api/v1/sessions", wrong).await;
+    assert_eq!(refused.short(), "422 app.launch-invalid");
+    let asked = json!({"name": "work", "apps": "tensorboard:7007,8501,no-such-app"});
+    let session = the_box.launch(who, asked).await;
+    assert_eq!(session["apps"], "tensorboard:7007,8501,no-such-app");
+    the_box.until(who, "work", "running").await;
+    let opened = async |name: &str| {
+        let path = format!("/api/v1/sessions/work/apps/{name}");
+        for _ in 0..1_000 {
+            let app = the_box.get(who, &path).await.json();
+            if app["address_port"].is_u64() && app["state"] != "stopped" {
+                return app;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{name} was not opened");
+    };
+    let board = opened("tensorboard").await;
+    assert_eq!(
+        (&board["state"], &board["port"]),
+        (&json!("starting"), &json!(7007))
+    );
+    assert_eq!(opened("8501").await["state"], "ready");
+    let begun = || {
+        let execs = the_box.streams.execs.lock().expect("free");
+        let boards = execs
+            .iter()
+            .filter(|one| one.background.as_deref() == Some("tensorboard"));
+        assert!(
+            boards
+                .clone()
+                .all(|one| one.argv.contains(&"--port=7007".to_owned()))
+        );
+        boards.count()
+    };
+    assert_eq!(begun(), 1);
+    // Another server finds the address and starts nothing again.
+    starts.abort();
+    let starts = begin();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(begun(), 1);
+    starts.abort();
+    let path = "/api/v1/sessions/work/events";
+    let told = the_box.get(who, path).await.json();
+    assert!(told.to_string().contains("app.not-begun"), "{told}");
+}
+
 /// Ports of which the system gives none below a number.
 struct Taken {
     below: u16,

@@ -166,7 +166,9 @@ async fn an_environment_travels_as_a_file() {
     );
 
     let session = json!({"name": "s", "image": "lab/tiny:1", "command": ["true"]});
-    here.launch(&here.mina, session).await;
+    let launched = here.launch(&here.mina, session).await;
+    // Where a launch names none, it has what the bundle recommends.
+    assert_eq!(launched["resources"]["shm"], 1 << 30, "{launched}");
     let place = "/api/v1/environments/tiny:3.0";
     let denied = here.with_body(&here.mina, "DELETE", place, "{}").await;
     assert_eq!(denied.status, 403);

@@ -68,6 +68,10 @@ pub(super) struct SmallImage {
 
 impl SmallImage {
     pub(super) fn new(content: &str) -> Self {
+        Self::labelled(content, &json!({}))
+    }
+
+    fn labelled(content: &str, labels: &Value) -> Self {
         let mut layer = member("motd", content.as_bytes());
         layer.extend([0; 1024]);
         let machine = match std::env::consts::ARCH {
@@ -78,7 +82,7 @@ impl SmallImage {
         let config = json!({
             "architecture": machine,
             "os": "linux",
-            "config": {"Cmd": ["/bin/sh"]},
+            "config": {"Cmd": ["/bin/sh"], "Labels": labels},
             "rootfs": {"type": "layers", "diff_ids": [digest(&layer)]},
         })
         .to_string()
@@ -305,6 +309,55 @@ async fn a_cut_upload_goes_on_and_a_wrong_digest_is_refused() {
     }
     let names = ada.ask("GET", "/v2/_catalog", &[], b"").await;
     assert_eq!(names.json(), json!({"repositories": []}));
+}
+
+/// Labels of an image bound what its sessions ask for, until an administrator says something else.
+#[tokio::test]
+async fn labels_of_an_image_bound_its_launches_until_an_administrator_says_otherwise() {
+    const NAME: &str =
+        "labels_of_an_image_bound_its_launches_until_an_administrator_says_otherwise";
+    let the_box = TheBox::open().await;
+    if !can_unpack(NAME, &the_box) {
+        return;
+    }
+    let ada = RegistryCaller {
+        the_box: &the_box,
+        name: "ada",
+        who: &the_box.admin,
+    };
+    let labels = json!({"fardel.min.cpu": "2", "ai.backend.resource.min.mem": "512m"});
+    let image = SmallImage::labelled("hello", &labels);
+    assert_eq!(ada.push("lab/tiny", "1", &image).await.status, 201);
+    let path = "/api/v1/images/lab%2Ftiny%3A1";
+    let shown = the_box.get(&the_box.mina, path).await.json();
+    assert_eq!(shown["limits"]["min_cpu"], 2);
+    assert_eq!(shown["limits"]["min_memory"], 512 << 20);
+    assert_eq!(shown["limits_set"], false);
+    let preview = async |cpu: u64| {
+        let body = json!({"image": "lab/tiny:1", "resources": {"cpu": cpu}});
+        let path = "/api/v1/sessions?dry_run=true";
+        the_box.post(&the_box.mina, path, body).await
+    };
+    let refused = preview(1).await;
+    assert_eq!(refused.short(), "422 image.minimum");
+    let limits = format!("{path}/limits");
+    let body = json!({"min_cpu": 1}).to_string();
+    let answer = the_box
+        .with_body(&the_box.mina, "PUT", &limits, body.clone())
+        .await;
+    assert_eq!(answer.short(), "403 role.administrator-needed");
+    let answer = the_box
+        .with_body(&the_box.admin, "PUT", &limits, body)
+        .await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.json()["limits_set"], true);
+    assert_eq!(preview(1).await.status, 200);
+    let body = json!({"of_labels": true}).to_string();
+    let answer = the_box
+        .with_body(&the_box.admin, "PUT", &limits, body)
+        .await;
+    assert_eq!(answer.json()["limits"]["min_cpu"], 2);
+    assert_eq!(preview(1).await.short(), "422 image.minimum");
 }
 
 /// Promise (Images): What docker, podman and skopeo push is an image of the site, and is pulled with the digests that it was

@@ -86,6 +86,7 @@ fn body(route: &DocumentedRoute) -> String {
         Some("EnvironmentImport") => {
             json!({"upload": "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"}).to_string()
         }
+        Some("NewImageLimits") => json!({"min_cpu": 1}).to_string(),
         Some("ImagePull") => json!({"image": "registry.example/tiny:1"}).to_string(),
         Some("CertificateRequest") => json!({"names": ["gpu.lab"]}).to_string(),
         Some("CertificateImport") => json!({"certificate": "none"}).to_string(),

@@ -137,6 +137,14 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["image unshare x"],
     ),
     (
+        "POST /images/{id}/limits",
+        &["setImageLimits"],
+        &[
+            "image limit x --min-cpu 2 --max-mem 8g --max-gpu none --shm 1g --ulimits stack=64m",
+            "image limit x --of-labels",
+        ],
+    ),
+    (
         "POST /sessions/{id}/{verb}",
         &["deleteSession"],
         &["rm x", "session rm x"],

@@ -73,7 +73,7 @@ const HALF_LIFE: &str = "^(|0*([1-9][0-9]{0,2}|[1-7][0-9]{3}|8[0-6][0-9]{2}|87[0
 /// A price of nothing.
 const FREE: &str = "^(0{1,7}([.]0{1,6})?)?$";
 /// The fields of `Limits`.
-const LIMITS: [&str; 14] = [
+const LIMITS: [&str; 15] = [
     "waiting",
     "waiting_bytes",
     "sessions",
@@ -88,6 +88,7 @@ const LIMITS: [&str; 14] = [
     "priority",
     "sign_ins",
     "folder_bytes",
+    "images",
 ];
 /// The fields of `IdleThresholds`.
 const THRESHOLDS: [&str; 4] = ["gpu_percent", "cpu", "terminals", "keys"];
@@ -635,6 +636,10 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/NewVariable/properties/value", json!({"pattern": NO_NUL})),
         ("/NewToken/properties/name", json!({"pattern": named()})),
         ("/NewToken/properties/scopes/items", json!({"enum": scopes})),
+        ("/NewImageLimits/properties/min_cpu", amount()),
+        ("/NewImageLimits/properties/max_cpu", amount()),
+        ("/NewImageLimits/properties/min_gpu", amount()),
+        ("/NewImageLimits/properties/max_gpu", amount()),
         ("/Limits/properties/gpu", amount()),
         ("/Limits/properties/cpu", amount()),
         ("/Limits/properties/gpu_each", amount()),

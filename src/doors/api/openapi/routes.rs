@@ -729,6 +729,18 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/images/{id}/limits",
+        operation: "setImageLimits",
+        tag: "images",
+        summary: "Say what sessions of an image may ask for, in the place of its labels",
+        needs: IMAGES_WRITE,
+        body: Some("NewImageLimits"),
+        answer: SuccessReply::Schema("Image"),
+        refusals: &[400, 404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/operations",
         operation: "listOperations",
         tag: "images",

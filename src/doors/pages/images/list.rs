@@ -466,6 +466,8 @@ mod tests {
             architecture: "amd64".to_owned(),
             created_at: Timestamp::from_millis(0),
             imported_at: Timestamp::from_millis(i64::try_from(number).unwrap_or(0)),
+            limits: rules::image_limits::ImageLimits::default(),
+            limits_set: false,
             labels: BTreeMap::new(),
             entrypoint: Vec::new(),
             command: Vec::new(),

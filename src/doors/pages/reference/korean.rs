@@ -458,6 +458,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "unshareImage",
         "세션으로 만든 이미지를 다시 비공개로 바꿉니다",
     ),
+    (
+        "setImageLimits",
+        "이미지의 레이블 대신 그 이미지의 세션이 요청할 수 있는 양을 정합니다",
+    ),
     ("getImage", "ID나 이름으로 이미지 하나를 보여 줍니다"),
     (
         "removeImage",

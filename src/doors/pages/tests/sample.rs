@@ -43,7 +43,7 @@ use super::super::hues;
 use super::super::images::environments::{
     EnvironmentDetailPage, EnvironmentImageLine, EnvironmentLine, EnvironmentsPage,
 };
-use super::super::images::{ImageDetailPage, ImageUse, ImagesPage, ImportRow};
+use super::super::images::{ImageDetailPage, ImageLimitField, ImageUse, ImagesPage, ImportRow};
 use super::super::launch::{
     self, LaunchFields, LaunchPage, NamedSize, SizePicker, Slider, UsualRuntime,
 };
@@ -2611,6 +2611,20 @@ fn image(t: Text) -> ImageDetailPage {
         }],
         labels: vec![("org.opencontainers.image.version".into(), "2.9".into())],
         pull: Some("docker pull box.lab/pytorch:2.9".into()),
+        may_limit: true,
+        limits_by: t.image_limits_of_labels(),
+        limits: vec![
+            ImageLimitField {
+                key: "min_cpu",
+                label: t.image_min_cpu(),
+                value: "2".into(),
+            },
+            ImageLimitField {
+                key: "max_gpu",
+                label: t.image_max_gpu(),
+                value: "1".into(),
+            },
+        ],
     }
 }
 

@@ -32,6 +32,7 @@ fn order() -> ContainerSpec {
         networks: vec![],
         egress: None,
         sudo: false,
+        ulimits: rules::process_limits::ProcessLimits::USUAL,
         devices: vec![],
         files: vec![],
         start_up: rules::start_up::StartUp::default(),
@@ -57,6 +58,7 @@ fn ground() -> PreparedRoot {
         disks: vec!["/sys/devices/pci0000:00/0000:00:05.0/virtio4/block".into()],
         time_namespace: Some(PathBuf::from("/proc/self/fd/8")),
         open_files_hard_limit: 20_000,
+        limits: GrantedLimits::default(),
     }
 }
 
@@ -77,6 +79,30 @@ fn limits_of_the_order_stand_in_the_specification() {
 fn open_files_are_clamped_to_what_this_process_may_give() {
     let spec = specification(&order(), &ground());
     assert_eq!(spec["process"]["rlimits"][0]["hard"], 20_000);
+}
+
+#[test]
+fn limits_of_processes_are_those_that_are_granted() {
+    let usual = specification(&order(), &ground());
+    assert_eq!(
+        usual["process"]["rlimits"].as_array().map(Vec::len),
+        Some(2)
+    );
+    let raised = PreparedRoot {
+        limits: GrantedLimits {
+            memlock: Some(u64::MAX),
+            stack: Some(64 << 20),
+        },
+        ..ground()
+    };
+    let spec = specification(&order(), &raised);
+    let limits = &spec["process"]["rlimits"];
+    assert_eq!(limits[2]["type"], "RLIMIT_MEMLOCK");
+    assert_eq!(limits[2]["hard"], u64::MAX);
+    assert_eq!(
+        (&limits[3]["soft"], &limits[3]["hard"]),
+        (&json!(64 << 20), &json!(64 << 20))
+    );
 }
 
 #[test]

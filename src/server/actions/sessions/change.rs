@@ -19,8 +19,8 @@ use rules::workload::validate::{RequestedResize, check_run_seconds};
 use super::discreet;
 use super::find::find;
 use super::launch::{
-    keep_within_limits, lower_priority, put_priority, refuse_document_gone, refuse_own_full_queue,
-    renew_egress,
+    keep_within_image, keep_within_limits, lower_priority, put_priority, refuse_document_gone,
+    refuse_own_full_queue, renew_egress,
 };
 use super::view::NameCache;
 use crate::access::Caller;
@@ -270,6 +270,11 @@ fn resize_row(
     };
     let before = Some(&session.spec);
     keep_within_limits(rows, &subjects_of(session), &mut wanted, before)?;
+    if let SessionEnvironment::Image { id, .. } = &wanted.environment
+        && let Some(image) = rows.image(*id)?
+    {
+        keep_within_image(rows, &image, &wanted)?;
+    }
     keep_to_budget(rows, seen, session, (&session.spec, &wanted), rows.now)?;
     if session.state().holds_resources()
         && let Some(node) = session.node().and_then(|id| world.node(id))

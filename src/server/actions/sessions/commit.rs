@@ -6,17 +6,19 @@ use std::time::Duration;
 use api::commits::{CommitPreview, CommitRequest};
 use api::operations::OperationView;
 use base::link::streams::{LayerOutput, LayerRequest};
-use rules::commit::{LayerSurvey, MAX_LAYER_BYTES, MAX_OWN_IMAGES, check_excluded, own_reference};
+use rules::commit::{LayerSurvey, MAX_LAYER_BYTES, check_excluded, own_reference};
 use rules::image::CatalogImage;
 use rules::names::OperationId;
-use rules::permissions::Permission;
+use rules::permissions::{Permission, Subject};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{Session, SessionEnvironment, SessionState};
+use rules::units::Timestamp;
 
 use super::find::find;
 use crate::access::Caller;
 use crate::actions::operations::show;
+use crate::actions::storage::images_limit;
 use crate::actions::system::refuse_unwell;
 use crate::actions::{IdempotencyKey, Once, once, own_key};
 use crate::catalog::job_kinds::{CommitInput, SESSION_COMMIT};
@@ -45,7 +47,7 @@ pub async fn preview_commit(
             .read_now("look at a session to commit", |view| {
                 let (session, image) = to_commit(view, caller, id)?;
                 let reference = checked(caller, &request)?;
-                refuse_name(view, caller, &reference)?;
+                refuse_name(view, caller, &reference, server.clock().now())?;
                 Ok((session, image, reference))
             })?;
     let streams = server
@@ -118,7 +120,7 @@ pub async fn commit(
         .write(Lane::Requests, "begin a commit", move |rows| {
             let begun = once::<OperationId>(rows, key.as_ref(), || {
                 let (session, image) = to_commit(rows, &caller, &id)?;
-                refuse_name(rows, &caller, &reference)?;
+                refuse_name(rows, &caller, &reference, rows.now)?;
                 let open = rows.open_operations()?;
                 if open.len() >= MAX_OPEN {
                     return Err(refusals::operation_too_many(open.len())
@@ -205,16 +207,20 @@ fn refuse_name(
     view: &ReadTransaction<'_>,
     caller: &Caller,
     reference: &str,
+    now: Timestamp,
 ) -> Result<(), Failure> {
-    let user = caller.subject.user;
+    let Subject { user, domain, .. } = caller.subject;
     match view.image_called(reference)? {
         Some(known) if known.owner == Some(user) => Ok(()),
         Some(_) => Err(refusals::commit_reference_taken(reference)
             .at("/reference")
             .into()),
-        None if view.images_of(user)? >= MAX_OWN_IMAGES => {
-            Err(refusals::commit_image_limit(MAX_OWN_IMAGES).into())
+        None => {
+            let most = images_limit(view, user, domain, now)?;
+            match view.images_of(user)? >= most {
+                true => Err(refusals::commit_image_limit(most).into()),
+                false => Ok(()),
+            }
         }
-        None => Ok(()),
     }
 }

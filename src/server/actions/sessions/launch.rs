@@ -5,14 +5,17 @@ use std::collections::BTreeMap;
 
 use api::mounts::NewMountBody;
 use api::sessions::{LaunchRequest, Resources, SessionView};
+use rules::app_launch::LaunchedApps;
 use rules::course::Course;
 use rules::egress::{self, NetworkMode, SessionEgress};
+use rules::environment::RecommendedOptions;
 use rules::folder::{FolderMount, RequestedMount};
 use rules::image::CatalogImage;
 use rules::names::{FolderId, ResourceGroupId, SessionId, SessionName, UserId};
 use rules::permissions::{Permission, Reach, Subject, may, own};
 use rules::placement::{self, Explanation};
 use rules::preset::{Preset, in_order};
+use rules::process_limits::ProcessLimits;
 use rules::quota::{
     self, Allowance, AttachedPolicy, EffectiveLimit, LimitKey, PolicyLevel, PolicyLimits,
     TenantLevel, UsageByLevel,
@@ -21,7 +24,7 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use rules::reservation::ReservationHolder;
 use rules::resource_group::{GroupPlan, ResourceGroup};
-use rules::resources::MAX_DISK;
+use rules::resources::{Demand, MAX_DISK};
 use rules::session::{self, Outcome, SessionEnvironment, SessionState};
 use rules::start_up::StartUpChoice;
 use rules::tenancy::{DomainId, ProjectId, Scope};
@@ -71,6 +74,8 @@ struct CheckedLaunch {
     egress: Option<SessionEgress>,
     start_up: StartUpChoice,
     sudo: bool,
+    ulimits: ProcessLimits,
+    apps: LaunchedApps,
     group: ResourceGroupId,
     replicas: u32,
     /// The word a made-up name begins with.
@@ -87,7 +92,7 @@ const NAMES_TRIED: u32 = 8;
 ///
 /// Errors: what is wrong with the request, by field; `session.name-taken`; what no machine here
 /// could ever hold; `idempotency.key-reused`; `disk.full`; `launch.owner-denied`, `launch.owner-unknown` where it
-/// is for another user; `disk.not-held`; `egress.not-allowed`; `sudo.not-allowed`; `preset.unknown`; `group.not-allowed`, `group.none`, `group.kind`, `group.reservation`.
+/// is for another user; `disk.not-held`; `egress.not-allowed`; `sudo.not-allowed`; `ulimits.invalid`; `app.launch-invalid`; `preset.unknown`; `group.not-allowed`, `group.none`, `group.kind`, `group.reservation`.
 pub async fn launch(
     server: &Server,
     caller: &Caller,
@@ -103,9 +108,11 @@ pub async fn launch(
     let asked = AskedGroup::of(&request);
     let request = with_preset(server, caller, request, now)?;
     let request = with_reservation(server, caller, request, now)?;
+    let request = with_image(server, caller, request)?;
     let (device_affinity, priority) = (request.device_affinity.clone(), request.priority);
     let (project, owner) = (request.project.clone(), request.owner.clone());
     let (wants_start_up, wants_sudo) = (!request.without_start_up, request.sudo);
+    let (ulimits, apps) = (ulimits_of(&request)?, apps_of(&request)?);
     let mounts = api::mounts::requested(&request.mounts)?;
     let network = network_of(&request)?;
     let validated = RequestedLaunch::from(request).validate(now)?;
@@ -142,6 +149,7 @@ pub async fn launch(
                 (draft.group, _) = asked.find(rows, &subject, project.as_deref(), rows.now)?;
                 draft.egress = egress::chosen(rows.egress_policy(&subjects)?.as_ref(), network)?;
                 draft.sudo = granted_sudo(rows, &subjects, wants_sudo)?;
+                (draft.ulimits, draft.apps) = (ulimits, apps);
                 let limits = limits_of(rows, &subjects, CountedUse::QueueBound)?;
                 keep_priority(&limits, priority, &mut draft.precedence)?;
                 let place = (subjects.domain, subjects.project);
@@ -216,6 +224,18 @@ fn network_of(request: &LaunchRequest) -> Result<Option<NetworkMode>, Refusal> {
         .ok_or_else(|| refusals::egress_network_unknown().at("/network"))
 }
 
+/// What a launch raises for its processes. Errors: `ulimits.invalid`.
+fn ulimits_of(request: &LaunchRequest) -> Result<ProcessLimits, Refusal> {
+    let typed = request.ulimits.as_deref().unwrap_or_default();
+    ProcessLimits::parse(typed).map_err(|refusal| refusal.at("/ulimits"))
+}
+
+/// The apps that a launch names. Errors: `app.launch-invalid`.
+fn apps_of(request: &LaunchRequest) -> Result<LaunchedApps, Refusal> {
+    let typed = request.apps.as_deref().unwrap_or_default();
+    LaunchedApps::parse(typed).map_err(|refusal| refusal.at("/apps"))
+}
+
 /// Whether there is a network to choose: a policy of the site names some. Which of them a launch may choose, its own policies
 /// say.
 pub fn has_networks(server: &Server, caller: &Caller) -> Result<bool, Failure> {
@@ -271,6 +291,54 @@ fn with_preset(
         preset_called(view, place, name)
     })?;
     Ok(under_preset(request, &preset))
+}
+
+/// The request with what its image needs where it names no amount itself. An image that the caller does not reach adds
+/// nothing: the launch refuses it.
+fn with_image(
+    server: &Server,
+    caller: &Caller,
+    request: LaunchRequest,
+) -> Result<LaunchRequest, Failure> {
+    server.catalog().read_now("look up an image", |view| {
+        under_image(view, [caller, caller], request)
+    })
+}
+
+fn under_image(
+    view: &ReadTransaction<'_>,
+    both: [&Caller; 2],
+    mut request: LaunchRequest,
+) -> Result<LaunchRequest, Failure> {
+    let Ok(choice) = ImageChoice::parse(&request.image) else {
+        return Ok(request);
+    };
+    let Some(image) = image_of(view, both, &choice)? else {
+        return Ok(request);
+    };
+    let (limits, usual, asked) = (image.limits, Demand::default(), &mut request.resources);
+    // An administrator says it in the place of all others.
+    let bundle = match image.limits_set {
+        true => RecommendedOptions::default(),
+        false => view.recommended_of_image(image.id)?,
+    };
+    let cpu = limits.usual_cpu(usual.cpu);
+    let memory = bundle.memory.map_or(usual.memory, Bytes);
+    let memory = limits.usual_memory(memory.max(usual.memory));
+    asked.cpu.get_or_insert(cpu);
+    let memory = *asked.memory.get_or_insert(memory);
+    if asked.gpu.is_none() && asked.mig.is_none() {
+        asked.gpu = limits.min_gpu;
+    }
+    if asked.shm.is_none() {
+        let shm = limits.shm.or(bundle.shm.map(Bytes));
+        asked.shm = shm.map(|size| size.min(memory));
+    }
+    let typed = request.ulimits.as_deref().map(str::trim);
+    if typed.is_none_or(str::is_empty) && !limits.ulimits.is_usual() {
+        request.ulimits = Some(limits.ulimits.to_string());
+    }
+    Ok(request)
 }
 
 /// The preset of that name that a launch in the project may name. Errors: `preset.unknown`.
@@ -528,7 +596,7 @@ fn keep_within(
     spec: &mut session::SessionSpec,
     before: Option<&session::SessionSpec>,
 ) -> Result<(), Failure> {
-    let amount = |demand: &rules::resources::Demand, key: LimitKey| -> Result<u64, Failure> {
+    let amount = |demand: &Demand, key: LimitKey| -> Result<u64, Failure> {
         Ok(match key {
             LimitKey::Gpu | LimitKey::GpuEach if demand.mig.is_some() => {
                 let machines = ClusterSnapshot {
@@ -547,7 +615,8 @@ fn keep_within(
             | LimitKey::RuntimeSeconds
             | LimitKey::Priority
             | LimitKey::SignIns
-            | LimitKey::FolderBytes => 0,
+            | LimitKey::FolderBytes
+            | LimitKey::Images => 0,
         })
     };
     for limit in limits {
@@ -775,13 +844,16 @@ impl LaunchForMembers {
                 if let Some(name) = preset {
                     request = under_preset(request, &preset_called(view, place, &name)?);
                 }
+                let request = under_image(view, [caller, caller], request)?;
                 let (priority, network) = (request.priority, network_of(&request)?);
-                let sudo = request.sudo;
+                let (sudo, ulimits) = (request.sudo, ulimits_of(&request)?);
+                let apps = apps_of(&request)?;
                 let validated = RequestedLaunch::from(request).validate(now)?;
                 // Each member has a group of their own, which may be none of the caller's.
                 let founding = ResourceGroupId::DEFAULT;
                 let mut draft = named_things(view, [caller, caller], validated, None, founding)?;
                 draft.word = course.name.to_string();
+                (draft.ulimits, draft.apps) = (ulimits, apps);
                 let machines = machines(view, view.nodes_by_group()?)?;
                 let (demand, environment) = (&draft.spec.demand, &draft.spec.environment);
                 let each = draft.spec.of_each();
@@ -926,10 +998,13 @@ pub async fn preview(
     let asked = AskedGroup::of(&request);
     let request = with_preset(server, &caller, request, now)?;
     let request = with_reservation(server, &caller, request, now)?;
+    let request = with_image(server, &caller, request)?;
     let priority = request.priority;
     let (project, owner) = (request.project.clone(), request.owner.clone());
     let mounts = api::mounts::requested(&request.mounts)?;
     let (network, wants_sudo) = (network_of(&request)?, request.sudo);
+    ulimits_of(&request)?;
+    apps_of(&request)?;
     let validated = RequestedLaunch::from(request).validate(now)?;
     refuse_full_queue(server)?;
     let snapshot = server.snapshot().await?;
@@ -1045,6 +1120,8 @@ pub async fn duplicate(
             // Nor does the command of another user get the caller's start-up unless the caller asks for it.
             without_start_up: !is_own || row.start_up.choice == StartUpChoice::Nothing,
             sudo: is_own && row.sudo,
+            ulimits: Some(row.ulimits.to_string()).filter(|raised| !raised.is_empty()),
+            apps: Some(row.apps.to_string()).filter(|named| !named.is_empty()),
             resources: Resources {
                 cpu: Some(demand.cpu),
                 memory: Some(demand.memory),
@@ -1225,12 +1302,18 @@ fn named_things(
     device_affinity: Option<String>,
     group: ResourceGroupId,
 ) -> Result<CheckedLaunch, Failure> {
-    let (environment, runs_something) = environment(view, both, &launch.image)?;
+    let (environment, image) = environment(view, both, &launch.image)?;
+    let runs_itself =
+        |image: &CatalogImage| !(image.entrypoint.is_empty() && image.command.is_empty());
+    let runs_something = image.as_ref().is_some_and(runs_itself);
     let depends_on = dependencies(view, both, &launch.depends_on, launch.name.as_ref())?;
     let word = environment.word().to_owned();
     let spec = launch
         .spec
         .complete(environment, runs_something, depends_on)?;
+    if let Some(image) = &image {
+        keep_within_image(view, image, &spec)?;
+    }
     Ok(CheckedLaunch {
         name: launch.name,
         remarks: launch.remarks,
@@ -1241,37 +1324,70 @@ fn named_things(
         egress: None,
         start_up: StartUpChoice::Nothing,
         sudo: false,
+        ulimits: ProcessLimits::USUAL,
+        apps: LaunchedApps::default(),
         group,
         replicas: launch.replicas,
         word,
     })
 }
 
-/// What a session starts from, and whether that runs something by itself. An image of a domain that they do not
+/// Refuses containers that ask for less or for more than their image takes. Reads the machines where one asks for a partition.
+///
+/// Errors: `image.minimum`, `image.maximum`.
+pub(super) fn keep_within_image(
+    view: &ReadTransaction<'_>,
+    image: &CatalogImage,
+    spec: &session::SessionSpec,
+) -> Result<(), Failure> {
+    let each = spec.of_each();
+    let gpu = match each.mig.is_some() {
+        true => {
+            let machines = ClusterSnapshot {
+                nodes: view.nodes()?,
+                ..ClusterSnapshot::default()
+            };
+            placement::asked(&machines, &each)
+        }
+        false => each.gpu,
+    };
+    Ok(image.limits.check(&image.reference, &each, gpu)?)
+}
+
+/// What a session starts from, with its image where that is one. An image of a domain that they do not
 /// both reach is not there for them, nor is one that another user keeps private.
 fn environment(
     view: &ReadTransaction<'_>,
     both: [&Caller; 2],
     choice: &ImageChoice,
-) -> Result<(SessionEnvironment, bool), Failure> {
-    let (found, typed) = match choice {
-        ImageChoice::Host => return Ok((SessionEnvironment::Host, false)),
-        ImageChoice::Id { id, typed } => (view.image(*id)?, typed),
-        ImageChoice::Reference { reference, typed } => (view.image_called(reference)?, typed),
+) -> Result<(SessionEnvironment, Option<CatalogImage>), Failure> {
+    let typed = match choice {
+        ImageChoice::Host => return Ok((SessionEnvironment::Host, None)),
+        ImageChoice::Id { typed, .. } | ImageChoice::Reference { typed, .. } => typed,
+    };
+    let image = image_of(view, both, choice)?.ok_or_else(|| no_image(typed))?;
+    let environment = SessionEnvironment::Image {
+        id: image.id,
+        reference: image.reference.clone(),
+    };
+    Ok((environment, Some(image)))
+}
+
+/// The image of that choice that both may start from.
+fn image_of(
+    view: &ReadTransaction<'_>,
+    both: [&Caller; 2],
+    choice: &ImageChoice,
+) -> Result<Option<CatalogImage>, Failure> {
+    let found = match choice {
+        ImageChoice::Host => None,
+        ImageChoice::Id { id, .. } => view.image(*id)?,
+        ImageChoice::Reference { reference, .. } => view.image_called(reference)?,
     };
     let is_theirs = |image: &CatalogImage, one: &Caller| {
         one.subject.reaches(image.domain) && image.is_open_to(one.subject.user)
     };
-    let found = found.filter(|image| both.iter().all(|one| is_theirs(image, one)));
-    let image = found.ok_or_else(|| no_image(typed))?;
-    let runs_something = !(image.entrypoint.is_empty() && image.command.is_empty());
-    Ok((
-        SessionEnvironment::Image {
-            id: image.id,
-            reference: image.reference,
-        },
-        runs_something,
-    ))
+    Ok(found.filter(|image| both.iter().all(|one| is_theirs(image, one))))
 }
 
 /// The sessions that `typed` names, each once. A new session can depend on existing ones only, so no
@@ -1373,6 +1489,8 @@ fn insert_named(
         row.egress.clone_from(&draft.egress);
         row.start_up.choice = draft.start_up;
         row.sudo = draft.sudo;
+        row.ulimits = draft.ulimits;
+        row.apps.clone_from(&draft.apps);
         rows.insert_session(&row, actor)?;
         rows.put_session_group(row.id, draft.group)?;
         written.push(row);

@@ -3,20 +3,21 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-use api::sessions::LaunchRequest;
+use api::sessions::{LaunchRequest, Resources};
 use base::observe::random;
 use rules::image::CatalogImage;
+use rules::image_limits::ImageLimits;
 use rules::names::{ImageId, UserId};
 use rules::tenancy::DomainId;
-use rules::units::{Bytes, Timestamp};
+use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::users::Role;
 
 use super::super::sessions::launch;
 use super::super::{images, users};
-use crate::Server;
 use crate::access::{Caller, set_up, setup_link, sign_in};
 use crate::catalog::{Lane, Rows};
 use crate::code;
+use crate::{Failure, Server};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 const GOOD: &str = "correct horse battery";
@@ -75,6 +76,8 @@ pub(super) fn image_row(
         architecture: "amd64".into(),
         created_at: now,
         imported_at: now,
+        limits: ImageLimits::default(),
+        limits_set: false,
         labels: BTreeMap::new(),
         entrypoint: vec!["run".into()],
         command: Vec::new(),
@@ -120,6 +123,93 @@ async fn an_image_of_another_domain_is_not_listed_found_or_launched() {
             "an administrator reaches all domains"
         );
     }
+}
+
+/// Its limits are an administrator's to give; a launch that names no amount gets the least of them, and one beyond them is
+/// refused at its field.
+#[tokio::test]
+async fn limits_of_an_image_hold_for_launches() {
+    let (server, boss, mina, abe) = with_two_domains().await;
+    let owner = mina.subject.user;
+    image_of(&server, "mina/tools:1", DomainId::DEFAULT, Some(owner));
+    let limits = ImageLimits {
+        min_cpu: Some(CpuShare(200)),
+        max_memory: Some(Bytes::gib(2)),
+        max_gpu: Some(GpuShare::ZERO),
+        shm: Some(Bytes::gib(4)),
+        ..ImageLimits::default()
+    };
+    for caller in [&mina, &abe] {
+        let refused = images::set_limits(&server, caller, "mina/tools:1", Some(limits)).await;
+        assert_eq!(code(refused), "role.administrator-needed");
+    }
+    let refused = images::set_limits(&server, &boss, "none:1", Some(limits)).await;
+    assert_eq!(code(refused), "image.not-found");
+    let crossed = ImageLimits {
+        max_cpu: Some(CpuShare(100)),
+        ..limits
+    };
+    let refused = images::set_limits(&server, &boss, "mina/tools:1", Some(crossed)).await;
+    assert_eq!(code(refused), "image.limits-crossed");
+    let set = images::set_limits(&server, &boss, "mina/tools:1", Some(limits)).await;
+    let set = set.unwrap();
+    assert_eq!(
+        (set.limits, set.limits_set, set.generation),
+        (limits, true, 2)
+    );
+
+    let asked = |cpu: Option<u32>, memory: Option<u64>, gpu: Option<u32>| LaunchRequest {
+        image: "mina/tools:1".into(),
+        resources: Resources {
+            cpu: cpu.map(CpuShare),
+            memory: memory.map(Bytes::gib),
+            gpu: gpu.map(GpuShare),
+            ..Resources::default()
+        },
+        ..LaunchRequest::default()
+    };
+    for (request, wanted, field) in [
+        (
+            asked(Some(100), None, None),
+            "image.minimum",
+            "/resources/cpu",
+        ),
+        (
+            asked(None, Some(3), None),
+            "image.maximum",
+            "/resources/memory",
+        ),
+        (
+            asked(None, None, Some(50)),
+            "image.maximum",
+            "/resources/gpu",
+        ),
+    ] {
+        let refused = launch(&server, &mina, request, None).await.unwrap_err();
+        let Failure::Refusal(refusal) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(refusal.code, wanted);
+        assert_eq!(refusal.pointer.as_deref(), Some(field));
+    }
+    let launched = launch(&server, &mina, asked(None, None, None), None).await;
+    let launched = launched.unwrap().sessions.remove(0).resources;
+    assert_eq!(
+        (launched.cpu, launched.memory),
+        (CpuShare(200), Bytes::gib(1))
+    );
+    // No more shared memory than memory.
+    assert_eq!(launched.shm, Bytes::gib(1));
+
+    let reset = images::set_limits(&server, &boss, "mina/tools:1", None).await;
+    let reset = reset.unwrap();
+    assert_eq!(
+        (reset.limits, reset.limits_set),
+        (ImageLimits::default(), false)
+    );
+    launch(&server, &mina, asked(Some(100), Some(3), None), None)
+        .await
+        .unwrap();
 }
 
 /// Another user of the same domain learns nothing of it, and no administrator starts from it.

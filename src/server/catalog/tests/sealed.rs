@@ -43,6 +43,7 @@ fn told(node: NodeId, of: &Session) -> Assignment {
             networks: Vec::new(),
             egress: None,
             sudo: false,
+            ulimits: rules::process_limits::ProcessLimits::USUAL,
             want: Want::Run,
             stop_grace_seconds: None,
             start_up: rules::start_up::StartUp::default(),
