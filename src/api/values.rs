@@ -220,6 +220,7 @@ words! {
     SpreadingShape as Spreading of Spreading {
         Pack,
         Spread,
+        RoundRobin,
     }
 }
 

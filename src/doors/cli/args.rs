@@ -2385,7 +2385,7 @@ pub struct GroupFlags {
     #[arg(long, value_name = "KIND", value_parser = ["interactive", "batch"])]
     pub kind: Vec<String>,
     /// How sessions are spread over its devices and nodes [default: settings]
-    #[arg(long, value_name = "HOW", value_parser = ["pack", "spread", "settings"])]
+    #[arg(long, value_name = "HOW", value_parser = ["pack", "spread", "roundrobin", "settings"])]
     pub spreading: Option<String>,
     /// In which order its queue is served [default: site]
     #[arg(
