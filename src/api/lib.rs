@@ -19,6 +19,7 @@ pub mod folder_browsing;
 pub mod folders;
 pub mod gpus;
 pub mod history;
+pub mod holidays;
 pub mod idle_rules;
 pub mod images;
 pub mod invitations;

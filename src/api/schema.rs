@@ -9,8 +9,8 @@ use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
     allowances, announcements, apps, audit, branding, budgets, certificates, code_runs, commits,
-    courses, environments, events, fair_share, folder_browsing, folders, gpus, history, idle_rules,
-    images, invitations, mail, nodes, notices, operations, policies, presets, problem,
+    courses, environments, events, fair_share, folder_browsing, folders, gpus, history, holidays,
+    idle_rules, images, invitations, mail, nodes, notices, operations, policies, presets, problem,
     queue_rehearsal, reservations, resource_groups, rosters, second_factor, sessions, settings,
     ssh, start_up, statements, storage, tenancy, usage, users, volumes, webhooks,
 };
@@ -139,6 +139,7 @@ fn named() -> Schemas {
     collect::<volumes::VolumePatchBody>(&mut all);
     collect::<announcements::NewAnnouncementBody>(&mut all);
     collect::<announcements::AnnouncementPatchBody>(&mut all);
+    collect::<holidays::HolidaysBody>(&mut all);
     collect::<branding::BrandingView>(&mut all);
     collect::<branding::BrandingPatchBody>(&mut all);
     collect::<mail::MailChoicesView>(&mut all);
@@ -230,6 +231,7 @@ fn pages(all: &mut Schemas) {
     page::<reservations::ReservationView>(all);
     page::<volumes::VolumeView>(all);
     page::<announcements::AnnouncementView>(all);
+    page::<holidays::HolidayCalendarView>(all);
     page::<idle_rules::IdleRuleView>(all);
     page::<audit::AuditCheckpointView>(all);
     page::<statements::ClosedMonthView>(all);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use rules::announcement::AnnouncementLevel;
 use rules::blocker::PlacementBlocker;
-use rules::calendar::WeekDay;
+use rules::calendar::{OnHolidays, WeekDay};
 use rules::code_run::{CodeLanguage, ConsoleStream};
 use rules::course::CourseState;
 use rules::egress::NetworkMode;
@@ -221,6 +221,14 @@ words! {
         Pack,
         Spread,
         RoundRobin,
+    }
+}
+
+words! {
+    OnHolidaysShape as OnHolidays of OnHolidays {
+        Yes,
+        No,
+        Only,
     }
 }
 

@@ -25,6 +25,7 @@ mod folders;
 mod followers;
 mod gpus;
 mod history;
+mod holidays;
 mod idle_rules;
 mod images;
 mod invitations;
@@ -435,6 +436,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
                 .patch(announcements::change)
                 .delete(announcements::remove),
         )
+        .route("/holidays", get(holidays::list).put(holidays::set))
         .route("/audit", get(audit::list))
         .route("/audit/export", get(audit::export))
         .route(

@@ -27,6 +27,7 @@ mod folders;
 mod format;
 mod gpus;
 mod history;
+mod holidays;
 mod idle_rules;
 mod images;
 mod invitations;
@@ -272,6 +273,7 @@ async fn execute(
         Command::Event(request) => events::event(&client, view, request).await,
         Command::Notices { read } => notices::notices(&client, view, read).await,
         Command::Mail(request) => mail::mail(&client, view, request).await,
+        Command::Holiday(request) => holidays::holiday(&client, view, request).await,
         Command::Branding(request) => branding::branding(&client, view, request).await,
         Command::Webhook(request) => webhooks::webhook(&client, view, request).await,
         Command::Node(request) => nodes::node(&client, view, request).await,

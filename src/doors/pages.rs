@@ -38,6 +38,7 @@ pub mod form_faults;
 pub mod gpus;
 mod gpus_failure;
 pub mod history;
+pub mod holidays;
 mod hues;
 pub mod idle_rules;
 pub mod images;
@@ -297,6 +298,7 @@ pub fn router(
         .merge(reservations::router())
         .merge(fair_share::router())
         .merge(statements::router())
+        .merge(holidays::router())
         .merge(announced::router())
         .merge(announcements::router())
         .merge(idle_rules::router())
@@ -650,6 +652,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "sources-fail" => t.notice_sources_fail(of),
         "sources-none" => t.notice_sources_none().to_owned(),
         "branding" => t.branding_saved().to_owned(),
+        "holidays" => t.holidays_saved().to_owned(),
         "volume-added" => t.volumes_added_now(of),
         "volume-removed" => t.volumes_removed_now().to_owned(),
         "webhook-on" => t.webhooks_on_now(of),

@@ -35,6 +35,7 @@ pub mod folder_path;
 pub mod folder_rights;
 pub mod grants;
 pub mod hand_over;
+pub mod holiday;
 pub mod housekeeping;
 pub mod idleness;
 pub mod image;

@@ -31,6 +31,7 @@ pub mod fair_share;
 pub mod folders;
 pub mod gpus;
 pub mod history;
+pub mod holidays;
 pub mod idle_rules;
 pub mod images;
 pub mod installation;

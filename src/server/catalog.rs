@@ -40,6 +40,7 @@ pub(crate) mod folder_transfers;
 pub(crate) mod folders;
 pub(crate) mod health;
 pub(crate) mod holders;
+pub(crate) mod holidays;
 pub(crate) mod idempotency;
 pub(crate) mod idle_rules;
 pub(crate) mod images;

@@ -204,6 +204,9 @@ pub enum Command {
     /// Notices by mail: choose kinds, see how mail goes out, try the mail server
     #[command(subcommand)]
     Mail(MailCommand),
+    /// Holidays of the site and of domains, which windows and reservations know
+    #[command(subcommand, visible_alias = "holidays")]
+    Holiday(HolidayCommand),
     /// Branding: name, logo, hue and short texts of the site
     #[command(subcommand)]
     Branding(BrandingCommand),
@@ -2347,7 +2350,7 @@ pub enum GroupCommand {
     },
     /// Say when other rules hold for a resource group
     ///
-    /// A window is one word with quotes: days, times, then kinds=, order=, backfill= and limit= as far as they are other
+    /// A window is one word with quotes: days, times, then kinds=, order=, backfill=, limit= and holidays= as far as they are other
     /// than the group's. They replace the windows that it has. Sessions that run go on.
     #[command(
         group(ArgGroup::new("which").required(true).args(["windows", "none"])),
@@ -2988,6 +2991,9 @@ pub struct ReservationFlags {
     /// Weeks in a row
     #[arg(long, value_name = "NUMBER", help_heading = "Time")]
     pub repeats: Option<u32>,
+    /// Leave out weeks that begin on a holiday
+    #[arg(long, help_heading = "Time")]
+    pub skip_holidays: bool,
     /// Time zone of both, such as Asia/Seoul [default: that of your account, or of the reservation]
     #[arg(long, value_name = "ZONE", help_heading = "Time")]
     pub time_zone: Option<String>,
@@ -3314,6 +3320,40 @@ pub enum MailCommand {
     Test {
         #[arg(value_name = "ADDRESS")]
         address: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum HolidayCommand {
+    /// List holidays, one day a line
+    Ls {
+        /// Those of this domain; of the site when left out
+        #[arg(long, value_name = "DOMAIN")]
+        domain: Option<String>,
+    },
+    /// Add holidays of a file: one day a line, CSV, or iCalendar
+    #[command(after_help = "Examples:\n  \
+        fardel holiday import holidays-2027.ics\n  \
+        fardel holiday import biology.csv --domain biology --replace")]
+    Import {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Take away all days that the file does not name
+        #[arg(long)]
+        replace: bool,
+        /// Of this domain; of the site when left out
+        #[arg(long, value_name = "DOMAIN")]
+        domain: Option<String>,
+    },
+    /// Take holidays away
+    #[command(after_help = "Example:\n  \
+        fardel holiday rm 2026-12-24 2026-12-31")]
+    Rm {
+        #[arg(value_name = "DAY", required = true)]
+        days: Vec<String>,
+        /// Of this domain; of the site when left out
+        #[arg(long, value_name = "DOMAIN")]
+        domain: Option<String>,
     },
 }
 

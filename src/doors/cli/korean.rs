@@ -200,6 +200,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "mail test",
         "메일 하나를 보내고 메일 서버의 응답을 알려 줍니다. 관리자용입니다",
     ),
+    ("holiday", "사이트와 도메인의 휴일. 시간 구간과 예약에 적용됩니다"),
+    ("holiday ls", "휴일을 한 줄에 하루씩 나열합니다"),
+    ("holiday import", "파일의 휴일을 더합니다: 한 줄에 하루, CSV 또는 iCalendar"),
+    ("holiday rm", "휴일을 지웁니다"),
     ("branding", "브랜딩: 사이트의 이름, 로고, 강조색과 짧은 글"),
     ("branding show", "사이트가 따로 정한 것을 보여 줍니다"),
     (

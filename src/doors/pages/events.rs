@@ -538,6 +538,9 @@ pub(super) fn object(
         "system" if event.code.starts_with("announcement.") => {
             (id.clone(), Some("/announcements".to_owned()))
         }
+        "system" if event.code == "holiday.changed" => {
+            (id.clone(), Some("/holidays".to_owned()))
+        }
         "system" if event.code == "branding.changed" => {
             (id.clone(), Some("/system/branding".to_owned()))
         }
@@ -688,6 +691,7 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "mail.tested" => t.events_mail_tested(),
         "mail.retried" => t.events_mail_retried(),
         "branding.changed" => t.events_branding_changed(),
+        "holiday.changed" => t.events_holiday_changed(),
         "volume.added" => t.events_volume_added(),
         "volume.changed" => t.events_volume_changed(),
         "volume.removed" => t.events_volume_removed(),

@@ -566,6 +566,15 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["exportAudit"],
         &["audit export x --since 2h"],
     ),
+    ("GET /holidays", &["listHolidays"], &["holiday ls"]),
+    (
+        "POST /holidays",
+        &["setHolidays"],
+        &[
+            "holiday import x --replace --domain y",
+            "holiday rm 2026-12-25",
+        ],
+    ),
     (
         "GET /announcements",
         &["listAnnouncements"],
@@ -1278,6 +1287,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/reservations.rs"),
         include_str!("../../../src/doors/pages/fair_share.rs"),
         include_str!("../../../src/doors/pages/statements.rs"),
+        include_str!("../../../src/doors/pages/holidays.rs"),
         include_str!("../../../src/doors/pages/announced.rs"),
         include_str!("../../../src/doors/pages/announcements.rs"),
         include_str!("../../../src/doors/pages/idle_rules.rs"),

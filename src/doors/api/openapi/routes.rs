@@ -2535,6 +2535,27 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/holidays",
+        operation: "listHolidays",
+        tag: "system",
+        summary: "List the holidays of the site and of the domains that you see, a calendar each",
+        needs: ME,
+        answer: SuccessReply::Schema("HolidayCalendarPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/holidays",
+        operation: "setHolidays",
+        tag: "system",
+        summary: "Say all holidays of the site, or of a domain (with users:write there)",
+        needs: SYSTEM_WRITE,
+        body: Some("NewHolidays"),
+        answer: SuccessReply::Schema("HolidayCalendar"),
+        refusals: &[400, 404, 412, 422, 428],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/announcements",
         operation: "listAnnouncements",
         tag: "system",

@@ -330,6 +330,11 @@ const SUMMARIES: &[(&str, &str)] = &[
         "setReservationQuota",
         "프로젝트 책임자가 요청하지 않고 예약할 수 있는 GPU 시간을 정합니다",
     ),
+    ("listHolidays", "사이트와 보이는 도메인의 휴일을 나열합니다"),
+    (
+        "setHolidays",
+        "사이트의 휴일을 모두 정합니다. 도메인의 휴일은 그 도메인의 users:write로 정할 수 있습니다",
+    ),
     (
         "listAnnouncements",
         "관리하는 공지를 지난 것까지 모두 나열합니다",
