@@ -41,6 +41,7 @@ pub mod second_factor;
 pub mod secret;
 pub mod sessions;
 pub mod settings;
+pub mod sign_ups;
 pub mod ssh;
 pub mod start_up;
 pub mod statements;

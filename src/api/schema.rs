@@ -12,7 +12,7 @@ use crate::{
     courses, environments, events, fair_share, folder_browsing, folders, gpus, history, holidays,
     idle_rules, images, invitations, mail, nodes, notices, operations, policies, presets, problem,
     queue_rehearsal, reservations, resource_groups, rosters, second_factor, sessions, settings,
-    ssh, start_up, statements, storage, tenancy, usage, users, volumes, webhooks,
+    sign_ups, ssh, start_up, statements, storage, tenancy, usage, users, volumes, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -159,6 +159,8 @@ fn named() -> Schemas {
     collect::<invitations::NewInvitationBody>(&mut all);
     collect::<invitations::MadeInvitation>(&mut all);
     collect::<invitations::InvitationCodeBody>(&mut all);
+    collect::<sign_ups::SignUpApprovalBody>(&mut all);
+    collect::<sign_ups::SignUpRuleBody>(&mut all);
     collect::<users::MadeToken>(&mut all);
     collect::<users::MadeAccessKey>(&mut all);
     collect::<ssh::NewSshKeyBody>(&mut all);
@@ -238,6 +240,8 @@ fn pages(all: &mut Schemas) {
     page::<statements::MonthCheckView>(all);
     page::<audit::AuditTargetView>(all);
     page::<invitations::InvitationView>(all);
+    page::<sign_ups::SignUpView>(all);
+    page::<sign_ups::SignUpRuleView>(all);
     page::<webhooks::WebhookView>(all);
 }
 

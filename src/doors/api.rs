@@ -46,6 +46,7 @@ mod second_factors;
 mod sessions;
 mod settings;
 mod sign_ins;
+mod sign_ups;
 mod ssh;
 mod start_up;
 mod statements;
@@ -444,6 +445,14 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             get(audit::checkpoints).post(audit::sign),
         )
         .route("/audit/targets", get(audit::targets))
+        .route("/sign-ups", get(sign_ups::list))
+        .route("/sign-ups/{id}/approve", post(sign_ups::approve))
+        .route("/sign-ups/{id}/decline", post(sign_ups::decline))
+        .route("/sign-ups/{id}/reopen", post(sign_ups::reopen))
+        .route(
+            "/sign-up-rules",
+            get(sign_ups::rules).put(sign_ups::set_rule),
+        )
         .route("/invitations/accept", post(invitations::accept))
         .route("/me", get(users::me).patch(users::set_me))
         .route("/me/password", post(users::change_password))

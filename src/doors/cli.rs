@@ -49,6 +49,7 @@ mod rosters;
 mod second_factor;
 mod sessions;
 mod settings;
+mod sign_ups;
 mod ssh;
 mod start_up;
 mod statement_verify;
@@ -251,6 +252,7 @@ async fn execute(
         Command::Limits { user, project } => {
             policies::limits(&client, view, user.as_deref(), project.as_deref()).await
         }
+        Command::SignUp(request) => sign_ups::sign_up(&client, view, request).await,
         Command::Invitation(request) => invitations::invitation(&client, view, request).await,
         Command::Roster(request) => rosters::roster(&client, view, request).await,
         Command::Domain(request) => tenancy::domain(&client, view, request).await,

@@ -83,6 +83,7 @@ pub mod settings;
 pub mod setup;
 pub mod sign_in_links;
 pub mod sign_ins;
+pub mod sign_ups;
 pub mod ssh_keys;
 pub mod start_up;
 pub mod statements;
@@ -309,6 +310,7 @@ pub fn router(
         .merge(role_forms::router())
         .route("/users/{id}", get(user::show))
         .merge(users::router())
+        .merge(sign_ups::router())
         .merge(projects::router())
         .merge(images::router())
         .merge(commits::router())
@@ -652,6 +654,10 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "sources-fail" => t.notice_sources_fail(of),
         "sources-none" => t.notice_sources_none().to_owned(),
         "branding" => t.branding_saved().to_owned(),
+        "sign-up-approved" => t.sign_ups_approved_now().to_owned(),
+        "sign-up-declined" => t.sign_ups_declined_now().to_owned(),
+        "sign-up-reopened" => t.sign_ups_reopened_now().to_owned(),
+        "sign-up-rule" => t.sign_ups_rule_now().to_owned(),
         "holidays" => t.holidays_saved().to_owned(),
         "volume-added" => t.volumes_added_now(of),
         "volume-removed" => t.volumes_removed_now().to_owned(),

@@ -69,6 +69,7 @@ pub mod resources;
 pub mod run_history;
 pub mod self_test;
 pub mod session;
+pub mod sign_up;
 pub mod start_up;
 pub mod statement;
 pub mod storage;

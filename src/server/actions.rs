@@ -52,6 +52,7 @@ pub mod rosters;
 pub mod session_detail;
 pub mod sessions;
 pub mod settings;
+pub mod sign_ups;
 pub mod statements;
 pub mod storage;
 pub mod system;

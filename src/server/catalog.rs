@@ -77,6 +77,7 @@ pub(crate) mod self_tests;
 pub(crate) mod session_table;
 pub(crate) mod sessions;
 pub(crate) mod sign_in_links;
+pub(crate) mod sign_ups;
 pub(crate) mod ssh_keys;
 pub(crate) mod start_up;
 mod state_checks;

@@ -267,6 +267,9 @@ pub enum Command {
     /// Links by which accounts join a project
     #[command(subcommand, visible_alias = "invitations")]
     Invitation(InvitationCommand),
+    /// Requests of strangers for accounts, and who may ask
+    #[command(subcommand, visible_alias = "sign-ups")]
+    SignUp(SignUpCommand),
     /// Policies: named limits, attached to the site, a domain, a project, its members or a user
     #[command(subcommand, visible_alias = "policies")]
     Policy(PolicyCommand),
@@ -1781,6 +1784,52 @@ pub enum InvitationCommand {
         /// The link, or what stands behind code= in it
         #[arg(value_name = "LINK")]
         link: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SignUpCommand {
+    /// List requests for accounts of your domains
+    Ls,
+    /// Make the account that a request asks for
+    #[command(after_help = "Example:\n  \
+        fardel sign-up approve 01997c3e-0000-7000-8000-000000000000 --name mina.han")]
+    Approve {
+        #[arg(value_name = "ID")]
+        request: String,
+        /// Another name than the one that was asked for
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// Decline requests; they can be reopened for 30 days
+    Decline {
+        #[arg(value_name = "ID", required = true)]
+        requests: Vec<String>,
+    },
+    /// Let requests wait again that were declined
+    Reopen {
+        #[arg(value_name = "ID", required = true)]
+        requests: Vec<String>,
+    },
+    /// List who may ask in each of your domains
+    Rules,
+    /// Say which addresses may ask for an account of a domain
+    #[command(
+        group(ArgGroup::new("who").required(true).args(["addresses", "none"])),
+        after_help = "Examples:\n  \
+            fardel sign-up allow @lab.example @cs.lab.example\n  \
+            fardel sign-up allow --none --domain biology"
+    )]
+    Allow {
+        /// Hosts such as @lab.example, or * for every address
+        #[arg(value_name = "ADDRESSES")]
+        addresses: Vec<String>,
+        /// No stranger may ask
+        #[arg(long)]
+        none: bool,
+        /// The domain; your own when left out
+        #[arg(long, value_name = "DOMAIN")]
+        domain: Option<String>,
     },
 }
 

@@ -33,6 +33,7 @@ use api::rosters::{RosterRow, RosterSlip, RosterView};
 use api::second_factor::SecondFactorView;
 use api::sessions::{ConnectionView, SessionView, UsageSample, WaitingView};
 use api::settings::SettingView;
+use api::sign_ups::{SignUpRuleView, SignUpView};
 use api::ssh::SshKeyView;
 use api::start_up::{DotfileView, OwnVariableView};
 use api::statements::{ClosedMonthView, MonthCheckView, PricesView, StatementItem};
@@ -847,6 +848,24 @@ pub(super) const VOLUMES: &[Column<VolumeView>] = &[
     column("PROJECTS", 2, |r, _| dash(&r.projects.join(","))),
     column("SEEN", 3, |r, _| r.seen_at.to_string()),
     column("ID", 3, |r, _| r.id.to_string()),
+];
+
+pub(super) const SIGN_UPS: &[Column<SignUpView>] = &[
+    column("ID", 0, |r, _| r.id.to_string()),
+    column("NAME", 0, |r, _| r.name.clone()),
+    column("EMAIL", 1, |r, _| r.email.clone()),
+    column("FULL NAME", 2, |r, _| dash(&r.full_name)),
+    column("DOMAIN", 2, |r, _| r.domain.clone()),
+    column("ASKED", 1, |r, v| age(r.asked_at, v.now)),
+    column("TAKEN", 3, |r, _| r.is_taken.to_string()),
+    column("DECLINED", 3, |r, _| maybe(r.declined_at.as_ref())),
+    column("FROM", 9, |r, _| r.source.clone()),
+    column("NOTE", 9, |r, _| dash(&r.note)),
+];
+
+pub(super) const SIGN_UP_RULES: &[Column<SignUpRuleView>] = &[
+    column("DOMAIN", 0, |r, _| r.domain.clone()),
+    column("ADDRESSES", 0, |r, _| maybe(r.addresses.as_ref())),
 ];
 
 pub(super) const ANNOUNCEMENTS: &[Column<AnnouncementView>] = &[

@@ -538,9 +538,7 @@ pub(super) fn object(
         "system" if event.code.starts_with("announcement.") => {
             (id.clone(), Some("/announcements".to_owned()))
         }
-        "system" if event.code == "holiday.changed" => {
-            (id.clone(), Some("/holidays".to_owned()))
-        }
+        "system" if event.code == "holiday.changed" => (id.clone(), Some("/holidays".to_owned())),
         "system" if event.code == "branding.changed" => {
             (id.clone(), Some("/system/branding".to_owned()))
         }
@@ -615,6 +613,10 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "project.invited" => t.events_invited(),
         "project.invitation-revoked" => t.events_invitation_revoked(),
         "user.joined" => t.events_user_joined(),
+        "user.asked" => t.events_user_asked(),
+        "user.request-declined" => t.events_request_declined(),
+        "user.request-reopened" => t.events_request_reopened(),
+        "user.sign-up-set" => t.events_sign_up_set(),
         "user.sign-in-link-made" => t.events_link_made(),
         "user.sign-in-link-revoked" => t.events_link_revoked(),
         "user.sign-in-link-used" => t.events_link_used(),

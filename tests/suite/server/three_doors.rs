@@ -883,6 +883,25 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["acceptInvitation"],
         &["invitation accept x"],
     ),
+    (
+        "GET /sign-ups",
+        &["listSignUps", "listSignUpRules"],
+        &["sign-up ls", "sign-up rules"],
+    ),
+    (
+        "POST /sign-ups/{id}/decide",
+        &["approveSignUp", "declineSignUp", "reopenSignUp"],
+        &[
+            "sign-up approve x --name y",
+            "sign-up decline x",
+            "sign-up reopen x",
+        ],
+    ),
+    (
+        "POST /sign-ups/rule",
+        &["setSignUpRule"],
+        &["sign-up allow @lab.example", "sign-up allow --none"],
+    ),
     ("GET /allowances", &["listAllowances"], &["allowance ls"]),
     (
         "POST /allowances",
@@ -1288,6 +1307,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/fair_share.rs"),
         include_str!("../../../src/doors/pages/statements.rs"),
         include_str!("../../../src/doors/pages/holidays.rs"),
+        include_str!("../../../src/doors/pages/sign_ups.rs"),
         include_str!("../../../src/doors/pages/announced.rs"),
         include_str!("../../../src/doors/pages/announcements.rs"),
         include_str!("../../../src/doors/pages/idle_rules.rs"),

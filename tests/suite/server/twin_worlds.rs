@@ -96,8 +96,9 @@ const PAGES: [&str; 68] = [
     "/choices/users?user=WORD",
 ];
 /// Pages of administrators, and of one user.
-const ADMINISTRATION: [&str; 13] = [
+const ADMINISTRATION: [&str; 14] = [
     "/users",
+    "/sign-ups",
     "/users?q=WORD",
     "/users/WORD.user",
     "/users/WORD.user/sign-in-link",

@@ -1232,6 +1232,73 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/sign-ups",
+        operation: "listSignUps",
+        tag: "tenancy",
+        summary: "List the requests of strangers for accounts of your domains",
+        needs: USERS_READ,
+        answer: SuccessReply::Schema("SignUpPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/sign-ups/{id}/approve",
+        operation: "approveSignUp",
+        tag: "tenancy",
+        summary: "Make the account that a request asks for",
+        needs: USERS_WRITE,
+        body: Some("SignUpApproval"),
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/sign-ups/{id}/decline",
+        operation: "declineSignUp",
+        tag: "tenancy",
+        summary: "Decline a request for an account; it can be reopened for 30 days",
+        needs: USERS_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/sign-ups/{id}/reopen",
+        operation: "reopenSignUp",
+        tag: "tenancy",
+        summary: "Let a request wait again that was declined",
+        needs: USERS_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/sign-up-rules",
+        operation: "listSignUpRules",
+        tag: "tenancy",
+        summary: "List who may ask for an account of each of your domains",
+        needs: USERS_READ,
+        answer: SuccessReply::Schema("SignUpRulePage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/sign-up-rules",
+        operation: "setSignUpRule",
+        tag: "tenancy",
+        summary: "Say who may ask for an account of a domain",
+        needs: USERS_WRITE,
+        body: Some("NewSignUpRule"),
+        answer: SuccessReply::Schema("SignUpRule"),
+        refusals: &[400, 404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/policies",
         operation: "listPolicies",
         tag: "tenancy",

@@ -528,6 +528,21 @@ const SUMMARIES: &[(&str, &str)] = &[
         "acceptInvitation",
         "내 계정으로 초대받은 프로젝트에 참여합니다",
     ),
+    ("listSignUps", "도메인의 계정 요청"),
+    ("approveSignUp", "요청한 계정을 만듭니다"),
+    (
+        "declineSignUp",
+        "계정 요청을 받아들이지 않습니다. 30일 동안 되돌릴 수 있습니다",
+    ),
+    (
+        "reopenSignUp",
+        "받아들이지 않은 요청을 다시 기다리게 합니다",
+    ),
+    ("listSignUpRules", "도메인마다 계정을 요청할 수 있는 주소"),
+    (
+        "setSignUpRule",
+        "도메인의 계정을 요청할 수 있는 주소를 정합니다",
+    ),
     ("getMe", "호출한 사용자"),
     ("changeMe", "언어, 테마, 시간대를 정합니다"),
     (

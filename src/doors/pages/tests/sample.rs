@@ -200,6 +200,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         alert: None,
         refused,
         directory: false,
+        signs_up: refused,
         providers: Vec::new(),
     };
     all.push(("login", bare(false).render()));

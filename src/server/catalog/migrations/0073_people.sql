@@ -17,3 +17,28 @@ create table holiday_calendar (
 
 -- Whether the weeks of a reservation that begin on a day off were left out.
 alter table reservation add column skips_holidays integer not null default 0 check (skips_holidays in (0, 1));
+
+-- Addresses that may ask for an account of a domain: `*`, or `@HOST` with commas; null: no stranger may.
+alter table domain add column sign_up text;
+
+-- Requests of strangers for an account. One that is approved becomes a user and is forgotten here; one that is declined
+-- stays for a while, so that it can be taken up again.
+create table sign_up (
+    id blob primary key,
+    domain blob not null references domain (id),
+    name text not null,
+    full_name text not null,
+    email text not null,
+    -- A hash, as that of a user.
+    password text not null,
+    -- What they said about themselves.
+    note text not null,
+    -- Address that they asked from.
+    source text not null,
+    asked_at integer not null,
+    -- Null while it waits.
+    declined_at integer,
+    declined_by text
+) strict, without rowid;
+
+create index sign_up_by_domain on sign_up (domain, asked_at);
