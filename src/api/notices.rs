@@ -40,6 +40,8 @@ pub enum NoticeWord {
     CourseMessage,
     /// Its time limit ends it soon.
     WillEnd,
+    /// The account of the reader ends soon.
+    AccountEnds,
     /// A node in maintenance: sessions of the user run there, or wait.
     Maintenance,
     /// A budget of the reader's, or one that they look after, is nearly used.

@@ -120,6 +120,10 @@ pub struct UserPatchBody {
     /// Networks that they may come from, such as `10.1.0.0/16`; an empty list: everywhere.
     #[schema(value_type = Option<Vec<NetworkShape>>, max_items = 16)]
     pub networks: Option<Vec<String>>,
+    /// When the account of a guest ends; a null takes the end away.
+    #[serde(deserialize_with = "crate::sessions::present")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Option<Timestamp>>,
 }
 
 /// An address, or a network in CIDR form; JSON Schema has no format for it.

@@ -588,6 +588,9 @@ structure! {
         /// The account is removed from then on, once its last session is over; null: it stays.
         #[schema(format = DateTime)]
         departs_at: Option<String>,
+        /// The account ends then: it is suspended, and its sessions are stopped; null: it has no end.
+        #[schema(format = DateTime)]
+        expires_at: Option<String>,
         #[schema(format = DateTime)]
         created_at: String,
         /// Version, and ETag.

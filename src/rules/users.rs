@@ -130,9 +130,15 @@ pub struct User {
     pub networks: Vec<String>,
     /// The account is removed from then on, once its last session is over; None: it stays.
     pub departs_at: Option<Timestamp>,
+    /// The account of a guest ends then: it is suspended, and its sessions are stopped. None: it has no end.
+    #[serde(default)]
+    pub expires_at: Option<Timestamp>,
     pub created_at: Timestamp,
     pub generation: u64,
 }
+
+/// Seconds before its end from which on the user of an account is told of it.
+pub const ACCOUNT_WARNING_SECONDS: u64 = 7 * 86_400;
 
 impl User {
     /// The grants that hold at `now`, in the order of the rows.

@@ -913,6 +913,7 @@ pub(crate) fn new_user(name: UserName, role: Role, now: Timestamp) -> User {
         suspended: false,
         networks: Vec::new(),
         departs_at: None,
+        expires_at: None,
         created_at: now,
         generation: 1,
     }

@@ -1537,7 +1537,7 @@ pub enum UserCommand {
         #[command(flatten)]
         password: Password,
     },
-    /// Change a user's full name, e-mail address or networks
+    /// Change a user's full name, e-mail address, networks or end
     Set {
         #[arg(value_name = "USER")]
         user: String,
@@ -1550,6 +1550,9 @@ pub enum UserCommand {
         /// Networks that they may come from, with commas between; empty for everywhere
         #[arg(long, value_name = "NETWORKS")]
         networks: Option<String>,
+        /// When the account of a guest ends, such as 90d or 2027-02-28; none for no end
+        #[arg(long, value_name = "TIME")]
+        expires: Option<String>,
     },
     /// Give a user another role
     Role {

@@ -401,7 +401,7 @@ fn told(notice: &NoticeView) -> String {
             Some(used) => format!("your folders take {used} of their limit"),
             None => "your folders take nearly all of their limit".to_owned(),
         },
-        (NoticeWord::WillEnd, _) => format!("ends at {}", notice.at),
+        (NoticeWord::WillEnd | NoticeWord::AccountEnds, _) => format!("ends at {}", notice.at),
         (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),
     }
 }
@@ -411,6 +411,7 @@ pub(super) const NOTICES: &[Column<NoticeView>] = &[
     column("NAME", 0, |r, _| {
         let none = match r.kind {
             NoticeWord::StorageWarned => "folders",
+            NoticeWord::AccountEnds => "your account",
             _ => "(deleted)",
         };
         r.name.clone().unwrap_or_else(|| none.to_owned())

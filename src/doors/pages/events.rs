@@ -613,6 +613,8 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "project.invited" => t.events_invited(),
         "project.invitation-revoked" => t.events_invitation_revoked(),
         "user.joined" => t.events_user_joined(),
+        "user.end-set" => t.events_user_end_set(),
+        "user.account-ended" => t.events_account_ended(),
         "user.asked" => t.events_user_asked(),
         "user.request-declined" => t.events_request_declined(),
         "user.request-reopened" => t.events_request_reopened(),

@@ -206,6 +206,12 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             t.notices_will_end(clock.near(*at, now)),
             String::new(),
         ),
+        NoticeKind::AccountEnds(at) => (
+            "hourglass",
+            "warn",
+            t.notices_account_ends(clock.near(*at, now)),
+            String::new(),
+        ),
         NoticeKind::Preempted => (
             "circle-stop",
             "warn",
@@ -242,17 +248,21 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             (about, ..) if is_of_reservation(about) => Some("/reservations".to_owned()),
             (NoticeKind::BudgetWarned(id, _), ..) => Some(format!("/budgets/{id}")),
             (NoticeKind::StorageWarned(_), ..) => Some("/folders".to_owned()),
+            (NoticeKind::AccountEnds(_), ..) => Some("/me".to_owned()),
             (about, None, Some(_)) if is_of_course(about) => Some("/courses".to_owned()),
             (_, Some(session), Some(_)) => Some(format!("/sessions/{session}")),
             _ => None,
         },
         name: match (&notice.about, &notice.name) {
             (NoticeKind::StorageWarned(_), _) => t.folders_own().to_owned(),
+            (NoticeKind::AccountEnds(_), _) => t.users_account().to_owned(),
             (_, Some(name)) => name.clone(),
             (_, None) => t.notices_deleted().to_owned(),
         },
         when: match notice.about {
-            NoticeKind::WillEnd(_) | NoticeKind::Maintenance(_) => String::new(),
+            NoticeKind::WillEnd(_) | NoticeKind::AccountEnds(_) | NoticeKind::Maintenance(_) => {
+                String::new()
+            }
             _ => clock.ago(notice.at, now),
         },
         unread: notice.unread,

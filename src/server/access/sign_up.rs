@@ -1,5 +1,5 @@
 //! Strangers who ask for an account of a domain that lets them. The answer never tells which names and addresses there are:
-//! a request for one that is taken is kept as every other, and whoever decides on it sees that.
+//! a request for one that is taken is kept as every other, and who decides on it sees that.
 
 use std::net::IpAddr;
 

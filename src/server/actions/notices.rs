@@ -12,6 +12,7 @@ use rules::reason::Reason;
 use rules::session::Outcome;
 use rules::storage::{StorageLevel, percent};
 use rules::units::Timestamp;
+use rules::users::ACCOUNT_WARNING_SECONDS;
 
 use super::allowed;
 use super::reservations::open_requests;
@@ -74,7 +75,7 @@ impl OwnNotice {
             NoticeKind::CourseWarned(_) | NoticeKind::CourseMessage(_) => NoticeTopic::Course,
             NoticeKind::BudgetWarned(..) => NoticeTopic::Budget,
             NoticeKind::StorageWarned(_) => NoticeTopic::Storage,
-            NoticeKind::WillEnd(_) => NoticeTopic::WillEnd,
+            NoticeKind::WillEnd(_) | NoticeKind::AccountEnds(_) => NoticeTopic::WillEnd,
             NoticeKind::Maintenance(_) => NoticeTopic::Maintenance,
         }
     }
@@ -116,6 +117,8 @@ pub enum NoticeKind {
     StorageWarned(u64),
     /// Its time limit ends it then.
     WillEnd(Timestamp),
+    /// The account of the reader ends then.
+    AccountEnds(Timestamp),
     /// A node takes no new sessions.
     Maintenance(OwnMaintenance),
 }
@@ -158,6 +161,8 @@ pub(crate) fn of(
     all.extend(warned.map(|(row, event)| nearly_used(row, event, read_at)));
     let storage = storage_warning(view, user)?;
     all.extend(storage.map(|warning| nearly_full(&warning, read_at)));
+    let account = account_end(view, user, now)?;
+    all.extend(account.map(|end| account_ends(end, read_at)));
     let closed = closed_nodes(view, caller)?;
     all.extend(closed.into_iter().map(|row| maintenance(row, read)));
     let ending = view.ending_before(user, told_until(now), MAX_SHOWN)?;
@@ -204,6 +209,33 @@ fn storage_warning(
 ) -> Result<Option<StorageWarning>, Failure> {
     let known = view.storage_of(user)?;
     Ok(known.filter(|warning| warning.level > StorageLevel::Free))
+}
+
+/// When the account of the reader ends, where that is near.
+fn account_end(
+    view: &ReadTransaction<'_>,
+    user: UserId,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, Failure> {
+    let end = view.user(user)?.and_then(|user| user.expires_at);
+    Ok(end.filter(|end| *end <= now.plus_seconds(ACCOUNT_WARNING_SECONDS)))
+}
+
+/// New until it was read since it came near.
+fn is_account_end_new(end: Timestamp, read_at: Timestamp) -> bool {
+    end > read_at.plus_seconds(ACCOUNT_WARNING_SECONDS)
+}
+
+fn account_ends(end: Timestamp, read_at: Timestamp) -> OwnNotice {
+    OwnNotice {
+        key: format!("account {end}"),
+        event: None,
+        at: end,
+        about: NoticeKind::AccountEnds(end),
+        session: None,
+        name: None,
+        unread: is_account_end_new(end, read_at),
+    }
 }
 
 /// Nodes in maintenance on which a session of the caller runs, and those of groups that they see where one waits: of others
@@ -270,6 +302,7 @@ fn view(notice: OwnNotice) -> NoticeView {
             (NoticeWord::StorageWarned, None, None, Some(used))
         }
         NoticeKind::WillEnd(_) => plain(NoticeWord::WillEnd),
+        NoticeKind::AccountEnds(_) => plain(NoticeWord::AccountEnds),
         NoticeKind::Maintenance(of) => (NoticeWord::Maintenance, None, None, Some(of.message)),
     };
     NoticeView {
@@ -304,7 +337,9 @@ pub fn unread(server: &Server, caller: &Caller) -> u64 {
         let new = ending
             .iter()
             .filter(|row| row.ends_at > read_at.plus_seconds(TOLD_BEFORE_SECONDS));
-        let all = count + asked + warned + storage + closed + new.count() as u64;
+        let account = account_end(view, user, now)?;
+        let account = u64::from(account.is_some_and(|end| is_account_end_new(end, read_at)));
+        let all = count + asked + warned + storage + account + closed + new.count() as u64;
         Ok(all.min(u64::from(MAX_COUNTED)))
     });
     // A count is no reason to refuse a page; the fault shows where it matters.

@@ -987,6 +987,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &[
             "user role x administrator",
             "user set x --email y@z.example",
+            "user set x --expires 90d",
         ],
     ),
     ("", &["setPassword"], &["user passwd x"]),

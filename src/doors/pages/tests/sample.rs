@@ -2943,6 +2943,7 @@ fn user_page(t: Text) -> user::UserPage {
         more: 4,
         sessions_href: "/sessions?q=owner%3Amina".into(),
         events_href: "/events?q=user%3Amina".into(),
+        expires: "2026-12-31".into(),
         networks: "10.1.0.0/16".into(),
         generation: "3".into(),
         sign_ins: signed_in(t),

@@ -570,3 +570,57 @@ async fn nothing_that_is_kept_shows_a_secret() {
         }
     }
 }
+
+#[tokio::test]
+async fn the_account_of_a_guest_is_told_of_its_end_and_suspended_then() {
+    let (server, boss, mina) = with_two().await;
+    let ends = |end: Option<Timestamp>| UserPatchBody {
+        expires_at: Some(end),
+        ..UserPatchBody::default()
+    };
+    let now = server.clock().now();
+    let end = now.plus_seconds(8 * 86_400);
+    let past = patch(&server, &boss, "mina", ends(Some(now)), None).await;
+    assert_eq!(code(past), "grant.ends-in-past");
+    let chief = patch(&server, &boss, "boss", ends(Some(end)), None).await;
+    assert_eq!(code(chief), "user.end-of-administrator");
+    patch(&server, &boss, "mina", ends(Some(end)), None)
+        .await
+        .unwrap();
+    let chief = set_role(&server, &boss, "mina", Role::Administrator, None).await;
+    assert_eq!(code(chief), "user.end-of-administrator");
+    let told = async || {
+        super::super::notices::list(&server, &mina)
+            .await
+            .unwrap()
+            .len()
+    };
+    assert_eq!(told().await, 0, "more than a week before");
+    server.clock().set(now.plus_seconds(2 * 86_400));
+    assert_eq!(told().await, 1);
+    let sweep = async || {
+        server
+            .catalog()
+            .end_accounts(server.clock().now())
+            .await
+            .unwrap()
+    };
+    sweep().await;
+    assert!(!get(&server, &boss, "mina").await.unwrap().suspended);
+    server.clock().set(end);
+    sweep().await;
+    assert!(get(&server, &boss, "mina").await.unwrap().suspended);
+    assert_eq!(
+        code(sign_in(&server, "mina", GOOD, HERE).await),
+        "user.suspended"
+    );
+    // A clock that is set back does not admit them.
+    server.clock().set(now);
+    sweep().await;
+    assert!(get(&server, &boss, "mina").await.unwrap().suspended);
+    server.clock().set(end);
+    let back = suspend(&server, &boss, "mina", false, None).await.unwrap();
+    assert_eq!((back.suspended, back.expires_at), (false, None));
+    sweep().await;
+    assert!(!get(&server, &boss, "mina").await.unwrap().suspended);
+}

@@ -42,3 +42,7 @@ create table sign_up (
 ) strict, without rowid;
 
 create index sign_up_by_domain on sign_up (domain, asked_at);
+
+-- When the account of a guest ends: from then on it is suspended, and its sessions are stopped. Null: it has no end.
+alter table user add column expires_at integer;
+create index user_by_end on user (expires_at) where expires_at is not null;
