@@ -65,6 +65,7 @@ fn named() -> Schemas {
     collect::<users::SuspendBody>(&mut all);
     collect::<users::DepartureBody>(&mut all);
     collect::<users::DepartureView>(&mut all);
+    collect::<users::FolderHandOverBody>(&mut all);
     collect::<users::UserPreferences>(&mut all);
     collect::<users::NewSignInLinkBody>(&mut all);
     collect::<users::SignInLinkView>(&mut all);

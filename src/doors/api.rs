@@ -194,6 +194,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/users/{id}/second-factor", delete(second_factors::reset))
         .route("/users/{id}/suspend", post(users::suspend))
         .route("/users/{id}/depart", post(users::depart))
+        .route("/users/{id}/offer-folders", post(users::offer_folders))
         .route(
             "/users/{id}/grants",
             get(tenancy::list_grants)

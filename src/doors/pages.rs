@@ -654,6 +654,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "sources-fail" => t.notice_sources_fail(of),
         "sources-none" => t.notice_sources_none().to_owned(),
         "branding" => t.branding_saved().to_owned(),
+        "folders-offered" => t.departure_offered_now(of),
         "sign-up-approved" => t.sign_ups_approved_now().to_owned(),
         "sign-up-declined" => t.sign_ups_declined_now().to_owned(),
         "sign-up-reopened" => t.sign_ups_reopened_now().to_owned(),

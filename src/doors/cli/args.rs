@@ -1602,6 +1602,13 @@ pub enum UserCommand {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Offer the folders of a user who is to leave to another user of the domain
+    OfferFolders {
+        #[arg(value_name = "USER")]
+        user: String,
+        #[arg(value_name = "TO")]
+        to: String,
+    },
     /// Remove a user who owns nothing
     Rm {
         #[arg(value_name = "USER", required = true)]

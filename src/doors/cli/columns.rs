@@ -1082,6 +1082,12 @@ pub(super) const DEPARTURES: &[Column<DepartureView>] = &[
     column("TOKENS", 1, |r, _| r.tokens.to_string()),
     column("INVITATIONS", 2, |r, _| r.invitations.to_string()),
     column("ROLES", 2, |r, _| r.roles.to_string()),
+    column("KEYS", 2, |r, _| r.keys.to_string()),
+    column("FOLDERS", 1, |r, _| r.folders.to_string()),
+    column("OFFERED", 1, |r, _| r.offered.to_string()),
+    column("RESERVATIONS", 2, |r, _| r.reservations.to_string()),
+    column("IMAGES", 3, |r, _| r.images.to_string()),
+    column("LEADS", 3, |r, _| dash(&r.leads.join(","))),
     column("REMOVED FROM", 1, |r, _| r.departs_at.to_string()),
 ];
 

@@ -184,6 +184,11 @@ pub(super) async fn user(
             let answer = client.post(&path, &body).await?;
             print(&view.one(&answer, columns::DEPARTURES)?);
         }
+        UserCommand::OfferFolders { user, to } => {
+            let path = format!("{}/offer-folders", user_path(&user));
+            let answer = client.post(&path, &json!({"to": to})).await?;
+            print(&view.one(&answer, columns::DEPARTURES)?);
+        }
         UserCommand::Rm { users } => {
             for user in users {
                 client

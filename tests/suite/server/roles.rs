@@ -140,6 +140,7 @@ fn body(route: &DocumentedRoute) -> String {
         Some("MailChoicesRequest") => json!({"kinds": ["failed"]}).to_string(),
         Some("SignUpApproval") => "{}".to_owned(),
         Some("NewSignUpRule") => json!({"addresses": "@lab.example"}).to_string(),
+        Some("FolderHandOver") => json!({"to": "jae"}).to_string(),
         Some("NewHolidays") => json!({"list": "2026-12-25 Christmas"}).to_string(),
         Some("BrandingPatch") => json!({"hue": 3}).to_string(),
         Some("NewWebhook") => json!({

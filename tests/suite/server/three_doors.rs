@@ -998,6 +998,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["departUser"],
         &["user depart x --finish-within 7d"],
     ),
+    (
+        "POST /users/{id}/folders/offer",
+        &["offerFoldersOfUser"],
+        &["user offer-folders x y"],
+    ),
     ("GET /me", &["getMe"], &["me get"]),
     (
         "POST /preferences",

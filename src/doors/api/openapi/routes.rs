@@ -976,6 +976,18 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/users/{id}/offer-folders",
+        operation: "offerFoldersOfUser",
+        tag: "users",
+        summary: "Offer the folders of a user who is to leave to another user of the domain",
+        needs: USERS_WRITE,
+        body: Some("FolderHandOver"),
+        answer: SuccessReply::Schema("Departure"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         method: "DELETE",
         path: "/api/v1/users/{id}",
         operation: "removeUser",

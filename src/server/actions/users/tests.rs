@@ -624,3 +624,35 @@ async fn the_account_of_a_guest_is_told_of_its_end_and_suspended_then() {
     sweep().await;
     assert!(!get(&server, &boss, "mina").await.unwrap().suspended);
 }
+
+#[tokio::test]
+async fn folders_of_who_leaves_are_offered_within_the_domain_alone() {
+    let (server, boss, mina) = with_two().await;
+    create(&server, &boss, "lee", Role::User, GOOD)
+        .await
+        .unwrap();
+    let offer = async |by: &Caller, who: &str, to: &str| {
+        departure::offer_folders(&server, by, who, to).await
+    };
+    assert_eq!(
+        code(offer(&mina, "lee", "mina").await),
+        "role.administrator-needed"
+    );
+    assert_eq!(code(offer(&boss, "boss", "lee").await), "user.self");
+    for to in ["", "none", "mina"] {
+        assert_eq!(
+            code(offer(&boss, "mina", to).await),
+            "folder.share-unknown",
+            "{to}"
+        );
+    }
+    suspend(&server, &boss, "lee", true, None).await.unwrap();
+    assert_eq!(
+        code(offer(&boss, "mina", "lee").await),
+        "folder.share-unknown"
+    );
+    suspend(&server, &boss, "lee", false, None).await.unwrap();
+    let plan = offer(&boss, "mina", "lee").await.unwrap();
+    assert_eq!((plan.folders, plan.offered, plan.reservations), (0, 0, 0));
+    assert_eq!(plan.user.name.as_str(), "mina");
+}
