@@ -1423,7 +1423,8 @@ pub enum AuditCommand {
     Ls(AuditLs),
     /// Write the audit log into a file: statements of what you may read, digests of the rest
     #[command(after_help = "Example:\n  \
-        fardel audit export november.jsonl --since 2026-11-01 --until 2026-11-30")]
+        fardel audit export november.jsonl --since 2026-11-01 --until 2026-11-30\n  \
+        fardel audit export mina.jsonl --user mina --since 2026-11-01 --until 2026-11-30")]
     Export {
         #[arg(value_name = "FILE")]
         file: PathBuf,
@@ -1433,6 +1434,9 @@ pub enum AuditCommand {
         /// Up to then, written the same way; a day counts to its end
         #[arg(long, value_name = "TIME")]
         until: Option<String>,
+        /// Acts of this user, and digests of all others
+        #[arg(long, value_name = "USER")]
+        user: Option<String>,
     },
     /// Check an export, without a server: is each row what was written, and in its place?
     #[command(after_help = "Example:\n  \

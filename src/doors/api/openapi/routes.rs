@@ -3190,6 +3190,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         query: &[
             ("since", "RFC 3339; from then on"),
             ("until", "RFC 3339; up to then"),
+            ("user", "a name: its acts, and digests of all others"),
         ],
         answer: SuccessReply::File(&["application/jsonl"]),
         refusals: &[400, 422],

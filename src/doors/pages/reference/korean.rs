@@ -904,6 +904,11 @@ const QUERIES: &[(&str, &str, &str)] = &[
     ("listAudit", "cursor", "앞 쪽의 응답에 있는 값"),
     ("exportAudit", "since", "RFC 3339, 이때부터"),
     ("exportAudit", "until", "RFC 3339, 이때까지"),
+    (
+        "exportAudit",
+        "user",
+        "이 사용자의 행위는 내용을, 나머지는 다이제스트만",
+    ),
     ("setSetting", "dry_run", "true면 확인만 하고 쓰지 않음"),
     ("unsetSetting", "dry_run", "true면 확인만 하고 쓰지 않음"),
     ("undoSetting", "dry_run", "true면 확인만 하고 쓰지 않음"),
