@@ -2964,6 +2964,9 @@ pub struct PresetFlags {
     /// Lower ones are shown first
     #[arg(long, value_name = "NUMBER")]
     pub position: Option<u32>,
+    /// Resource group that launches with it go to; empty for any
+    #[arg(long, value_name = "GROUP")]
+    pub group: Option<String>,
     /// The launch form begins with it
     #[arg(long, value_parser = ["yes", "no"])]
     pub default: Option<String>,

@@ -705,6 +705,7 @@ pub(super) const PRESETS: &[Column<PresetView>] = &[
         (Some(domain), None) => domain.clone(),
         (None, _) => "site".to_owned(),
     }),
+    column("GROUP", 3, |r, _| maybe(r.group.as_ref())),
     column("CPU", 0, |r, _| maybe(r.resources.cpu.as_ref())),
     column("MEMORY", 0, |r, _| maybe(r.resources.memory.as_ref())),
     column("GPU", 0, |r, _| maybe(r.resources.gpu.as_ref())),

@@ -99,8 +99,8 @@ pub async fn launch(
     refuse_unwell(server)?;
     refuse_full_queue(server)?;
     let now = server.clock().now();
-    let asked = AskedGroup::of(&request);
     let request = with_preset(server, caller, request, now)?;
+    let asked = AskedGroup::of(&request);
     let request = with_reservation(server, caller, request, now)?;
     let (device_affinity, priority) = (request.device_affinity.clone(), request.priority);
     let (project, owner) = (request.project.clone(), request.owner.clone());
@@ -234,7 +234,9 @@ fn refuse_mounts_of_others(mounts: &[RequestedMount], whose: &LaunchOwner) -> Re
 /// The request with the amounts of the preset that it names where it gives none itself, and the preset's name as a label.
 /// A time limit of the command takes the place of the preset's time limit.
 ///
-/// Errors: `preset.unknown`; those of the project and the owner.
+/// A preset of a resource group puts the session there.
+///
+/// Errors: `preset.unknown`, `preset.other-group`; those of the project and the owner.
 fn with_preset(
     server: &Server,
     caller: &Caller,
@@ -249,28 +251,48 @@ fn with_preset(
     else {
         return Ok(request);
     };
-    let preset = server.catalog().read_now("look up a preset", |view| {
+    let (preset, group) = server.catalog().read_now("look up a preset", |view| {
         let (owner, project) = (request.owner.as_deref(), request.project.clone());
         let place = project_of_launch(view, caller, owner, project, now)?;
         preset_called(view, place, name)
     })?;
+    let asked = request.group.as_deref().map(str::trim);
+    let asked = asked.filter(|asked| !asked.is_empty());
+    match (asked, group) {
+        (Some(asked), Some(own)) => {
+            let id = preset.group.map(|group| group.to_string());
+            if asked != own && Some(asked) != id.as_deref() {
+                return Err(refusals::preset_other_group(&preset.name, &own)
+                    .at("/group")
+                    .into());
+            }
+        }
+        (None, Some(own)) => request.group = Some(own),
+        (Some(_) | None, None) => {}
+    }
     Ok(under_preset(request, &preset))
 }
 
-/// The preset of that name that a launch in the project may name. Errors: `preset.unknown`.
+/// The preset of that name that a launch in the project may name, and the name of its resource group. Errors: `preset.unknown`.
 fn preset_called(
     view: &ReadTransaction<'_>,
     (domain, project): (DomainId, ProjectId),
     name: &str,
-) -> Result<Preset, Failure> {
-    let rows = view.presets_for(domain, project)?.into_iter();
+) -> Result<(Preset, Option<String>), Failure> {
+    let rows = view.presets_for(domain, project)?;
+    let groups: BTreeMap<_, _> = rows
+        .iter()
+        .map(|row| (row.preset.id, row.group_name.clone()))
+        .collect();
+    let rows = rows.into_iter();
     let mut known = in_order(rows.map(|row| row.preset).collect()).into_iter();
-    known
-        .find(|preset| preset.name.as_str() == name)
-        .ok_or_else(|| {
-            let shown: String = name.chars().take(80).flat_map(char::escape_debug).collect();
-            refusals::preset_unknown(&shown).at("/preset").into()
-        })
+    let found = known.find(|preset| preset.name.as_str() == name);
+    let found = found.ok_or_else(|| {
+        let shown: String = name.chars().take(80).flat_map(char::escape_debug).collect();
+        refusals::preset_unknown(&shown).at("/preset")
+    })?;
+    let group = groups.get(&found.id).cloned().flatten();
+    Ok((found, group))
 }
 
 fn under_preset(mut request: LaunchRequest, preset: &Preset) -> LaunchRequest {
@@ -757,7 +779,7 @@ impl LaunchForMembers {
             .catalog()
             .read_now("understand a launch for members", |view| {
                 if let Some(name) = preset {
-                    request = under_preset(request, &preset_called(view, place, &name)?);
+                    request = under_preset(request, &preset_called(view, place, &name)?.0);
                 }
                 let (priority, network) = (request.priority, network_of(&request)?);
                 let sudo = request.sudo;
@@ -906,8 +928,8 @@ pub async fn preview(
 ) -> Result<Explanation, Failure> {
     allowed(caller, Permission::SessionsWrite)?;
     let (caller, now) = (caller.clone(), server.clock().now());
-    let asked = AskedGroup::of(&request);
     let request = with_preset(server, &caller, request, now)?;
+    let asked = AskedGroup::of(&request);
     let request = with_reservation(server, &caller, request, now)?;
     let priority = request.priority;
     let (project, owner) = (request.project.clone(), request.owner.clone());

@@ -46,3 +46,6 @@ create index sign_up_by_domain on sign_up (domain, asked_at);
 -- When the account of a guest ends: from then on it is suspended, and its sessions are stopped. Null: it has no end.
 alter table user add column expires_at integer;
 create index user_by_end on user (expires_at) where expires_at is not null;
+
+-- The resource group that a preset is for; null: any.
+alter table preset add column resource_group blob references resource_group (id) on delete set null;
