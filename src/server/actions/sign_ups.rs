@@ -82,7 +82,7 @@ pub async fn approve(
                     return Err(refusals::user_email_taken(&row.email).at("/email").into());
                 }
                 let id = row.domain.0.to_string();
-                let (domain, member) = home_of_account(rows, &caller.subject, Some(&id))?;
+                let (domain, member) = home_of_account(rows, &caller.subject, Some(id.as_str()))?;
                 let name = name.unwrap_or_else(|| row.name.clone());
                 let user = User {
                     full_name: row.full_name.clone(),
@@ -95,7 +95,7 @@ pub async fn approve(
                 rows.forget_sign_up(row.id)?;
                 let told = super::users::called(&user);
                 let object = user.id.to_string();
-                note(rows, &caller, (&row, &object), "user.added", &told)
+                note(rows, &caller, (&row, object.as_str()), "user.added", &told)
             },
         )
         .await
@@ -138,7 +138,7 @@ async fn decide(
                     false => "user.request-reopened",
                 };
                 let object = row.id.to_string();
-                note(rows, &caller, (&row, &object), code, row.email.as_str())
+                note(rows, &caller, (&row, object.as_str()), code, row.email.as_str())
             },
         )
         .await
