@@ -35,6 +35,8 @@ async fn opened() -> (Server, Caller) {
     (server, boss.caller)
 }
 
+/// Promise (Isolation and access): A stranger asks for an account only where a domain says so, learns of no name or address
+/// that is taken, and has no account before an administrator of that domain approves the request.
 #[tokio::test]
 async fn no_stranger_asks_until_a_domain_lets_them() {
     let (server, boss) = opened().await;
