@@ -3353,6 +3353,7 @@ pub enum MailCommand {
                 "failed",
                 "reservation-warned",
                 "reservation-asked",
+                "sign-up",
                 "budget",
                 "storage",
                 "idle-warned",

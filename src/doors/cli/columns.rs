@@ -402,6 +402,10 @@ fn told(notice: &NoticeView) -> String {
             None => "your folders take nearly all of their limit".to_owned(),
         },
         (NoticeWord::WillEnd | NoticeWord::AccountEnds, _) => format!("ends at {}", notice.at),
+        (NoticeWord::SignUpsWait, _) => match &notice.message {
+            Some(count) => format!("{count} wait for your decision"),
+            None => "wait for your decision".to_owned(),
+        },
         (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),
     }
 }
@@ -412,6 +416,7 @@ pub(super) const NOTICES: &[Column<NoticeView>] = &[
         let none = match r.kind {
             NoticeWord::StorageWarned => "folders",
             NoticeWord::AccountEnds => "your account",
+            NoticeWord::SignUpsWait => "requests for accounts",
             _ => "(deleted)",
         };
         r.name.clone().unwrap_or_else(|| none.to_owned())

@@ -206,6 +206,12 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             t.notices_will_end(clock.near(*at, now)),
             String::new(),
         ),
+        NoticeKind::SignUpsWait(count) => (
+            "key-round",
+            "warn",
+            t.notices_sign_ups_wait(*count),
+            String::new(),
+        ),
         NoticeKind::AccountEnds(at) => (
             "hourglass",
             "warn",
@@ -249,6 +255,7 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             (NoticeKind::BudgetWarned(id, _), ..) => Some(format!("/budgets/{id}")),
             (NoticeKind::StorageWarned(_), ..) => Some("/folders".to_owned()),
             (NoticeKind::AccountEnds(_), ..) => Some("/me".to_owned()),
+            (NoticeKind::SignUpsWait(_), ..) => Some("/sign-ups".to_owned()),
             (about, None, Some(_)) if is_of_course(about) => Some("/courses".to_owned()),
             (_, Some(session), Some(_)) => Some(format!("/sessions/{session}")),
             _ => None,
@@ -256,6 +263,7 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
         name: match (&notice.about, &notice.name) {
             (NoticeKind::StorageWarned(_), _) => t.folders_own().to_owned(),
             (NoticeKind::AccountEnds(_), _) => t.users_account().to_owned(),
+            (NoticeKind::SignUpsWait(_), _) => t.sign_ups_title().to_owned(),
             (_, Some(name)) => name.clone(),
             (_, None) => t.notices_deleted().to_owned(),
         },

@@ -17,6 +17,7 @@ use rules::users::ACCOUNT_WARNING_SECONDS;
 use super::allowed;
 use super::reservations::open_requests;
 use super::resource_groups::seen_ids;
+use super::sign_ups;
 use crate::access::Caller;
 use crate::catalog::budgets::{self, BudgetRecord};
 use crate::catalog::courses;
@@ -76,6 +77,7 @@ impl OwnNotice {
             NoticeKind::BudgetWarned(..) => NoticeTopic::Budget,
             NoticeKind::StorageWarned(_) => NoticeTopic::Storage,
             NoticeKind::WillEnd(_) | NoticeKind::AccountEnds(_) => NoticeTopic::WillEnd,
+            NoticeKind::SignUpsWait(_) => NoticeTopic::SignUp,
             NoticeKind::Maintenance(_) => NoticeTopic::Maintenance,
         }
     }
@@ -119,6 +121,8 @@ pub enum NoticeKind {
     WillEnd(Timestamp),
     /// The account of the reader ends then.
     AccountEnds(Timestamp),
+    /// So many strangers wait for an account, and the reader decides.
+    SignUpsWait(u64),
     /// A node takes no new sessions.
     Maintenance(OwnMaintenance),
 }
@@ -161,6 +165,8 @@ pub(crate) fn of(
     all.extend(warned.map(|(row, event)| nearly_used(row, event, read_at)));
     let storage = storage_warning(view, user)?;
     all.extend(storage.map(|warning| nearly_full(&warning, read_at)));
+    let requests = sign_ups::waiting_requests(view, caller)?;
+    all.extend(requests.map(|one| sign_ups_wait(one, read_at)));
     let account = account_end(view, user, now)?;
     all.extend(account.map(|end| account_ends(end, read_at)));
     let closed = closed_nodes(view, caller)?;
@@ -209,6 +215,19 @@ fn storage_warning(
 ) -> Result<Option<StorageWarning>, Failure> {
     let known = view.storage_of(user)?;
     Ok(known.filter(|warning| warning.level > StorageLevel::Free))
+}
+
+/// Told while requests wait; new until the newest of them was read.
+fn sign_ups_wait((count, newest): (u64, Timestamp), read_at: Timestamp) -> OwnNotice {
+    OwnNotice {
+        key: format!("sign-ups {newest}"),
+        event: None,
+        at: newest,
+        about: NoticeKind::SignUpsWait(count),
+        session: None,
+        name: None,
+        unread: newest > read_at,
+    }
 }
 
 /// When the account of the reader ends, where that is near.
@@ -303,6 +322,9 @@ fn view(notice: OwnNotice) -> NoticeView {
         }
         NoticeKind::WillEnd(_) => plain(NoticeWord::WillEnd),
         NoticeKind::AccountEnds(_) => plain(NoticeWord::AccountEnds),
+        NoticeKind::SignUpsWait(count) => {
+            (NoticeWord::SignUpsWait, None, None, Some(count.to_string()))
+        }
         NoticeKind::Maintenance(of) => (NoticeWord::Maintenance, None, None, Some(of.message)),
     };
     NoticeView {
@@ -339,7 +361,10 @@ pub fn unread(server: &Server, caller: &Caller) -> u64 {
             .filter(|row| row.ends_at > read_at.plus_seconds(TOLD_BEFORE_SECONDS));
         let account = account_end(view, user, now)?;
         let account = u64::from(account.is_some_and(|end| is_account_end_new(end, read_at)));
-        let all = count + asked + warned + storage + account + closed + new.count() as u64;
+        let requests = sign_ups::waiting_requests(view, caller)?;
+        let requests = u64::from(requests.is_some_and(|(_, newest)| newest > read_at));
+        let all =
+            count + asked + requests + warned + storage + account + closed + new.count() as u64;
         Ok(all.min(u64::from(MAX_COUNTED)))
     });
     // A count is no reason to refuse a page; the fault shows where it matters.

@@ -7,6 +7,7 @@ use rules::permissions::{Permission, Subject, may, reach};
 use rules::refusals;
 use rules::sign_up::SignUpRule;
 use rules::tenancy::{Domain, Scope};
+use rules::units::Timestamp;
 use rules::users::{Role, User};
 
 use super::somewhere;
@@ -38,19 +39,30 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<SignUpView>, F
 
 /// How many wait for the caller's decision; 0 for who decides on none.
 pub fn waiting(server: &Server, caller: &Caller) -> u64 {
-    if somewhere(caller, Permission::UsersWrite).is_err() {
-        return 0;
-    }
-    let count = server.catalog().read_now("count requests", |view| {
-        let mut count = 0;
-        for domain in managed(view, &caller.subject)? {
-            let rows = view.sign_ups(domain.id)?;
-            count += rows.iter().filter(|one| one.declined_at.is_none()).count() as u64;
-        }
-        Ok(count)
-    });
+    let count = server
+        .catalog()
+        .read_now("count requests", |view| waiting_requests(view, caller));
     // A number in a heading is no reason to refuse a page.
-    count.unwrap_or_default()
+    count.ok().flatten().map_or(0, |(count, _)| count)
+}
+
+/// How many requests wait for the caller's decision, and when the newest was made; None where none does. Nothing is read for
+/// who decides on none.
+pub(super) fn waiting_requests(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+) -> Result<Option<(u64, Timestamp)>, Failure> {
+    if somewhere(caller, Permission::UsersWrite).is_err() {
+        return Ok(None);
+    }
+    let mut asked = Vec::new();
+    for domain in managed(view, &caller.subject)? {
+        let rows = view.sign_ups(domain.id)?.into_iter();
+        let waiting = rows.filter(|one| one.declined_at.is_none());
+        asked.extend(waiting.map(|one| one.asked_at));
+    }
+    let count = asked.len() as u64;
+    Ok(asked.into_iter().max().map(|newest| (count, newest)))
 }
 
 /// Makes the account that a request asks for, with the password that was typed there.
@@ -138,7 +150,13 @@ async fn decide(
                     false => "user.request-reopened",
                 };
                 let object = row.id.to_string();
-                note(rows, &caller, (&row, object.as_str()), code, row.email.as_str())
+                note(
+                    rows,
+                    &caller,
+                    (&row, object.as_str()),
+                    code,
+                    row.email.as_str(),
+                )
             },
         )
         .await

@@ -62,6 +62,9 @@ async fn no_stranger_asks_until_a_domain_lets_them() {
         .collect();
     assert_eq!(seen, [("mina", false), ("boss", true)]);
     assert_eq!(waiting(&server, &boss), 2);
+    let told = super::super::notices::list(&server, &boss).await.unwrap();
+    let kinds = told.into_iter().map(|one| one.about).collect::<Vec<_>>();
+    assert_eq!(kinds, [super::super::notices::NoticeKind::SignUpsWait(2)]);
     set_rule(&server, &boss, rule(None, "")).await.unwrap();
     assert_eq!(code(ask("lee", "lee@lab.example").await), "sign-up.closed");
 }
