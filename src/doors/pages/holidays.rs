@@ -40,6 +40,8 @@ pub struct HolidayCalendarCard {
     /// Empty for the whole site.
     pub domain: String,
     pub generation: String,
+    /// How many days it has.
+    pub count: u64,
     /// One day a line, for the form.
     pub list: String,
     /// The same for those who only look: day and name.
@@ -102,6 +104,7 @@ fn card(t: Text, calendar: HolidayCalendarView) -> HolidayCalendarCard {
         action: action(&domain),
         domain,
         generation: calendar.generation.to_string(),
+        count: days.len() as u64,
         list: days.iter().map(line).collect::<Vec<String>>().join("\n"),
         days,
         may_change: calendar.may_change,

@@ -633,6 +633,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             action: format!("/holidays?domain={key}"),
             domain: key.into(),
             generation: "3".into(),
+            count: days.len() as u64,
             list: "2026-12-25 Christmas".into(),
             days: days
                 .iter()
