@@ -10,17 +10,18 @@ use rules::sign_up::{SignUpRule, note};
 use rules::tenancy::{Domain, Scope};
 use rules::users::full_name;
 
-use super::attempts::Attempt;
+use super::attempts::{self, Attempt};
 use super::password::{self, PasswordRules};
 use crate::catalog::events::NewEvent;
 use crate::catalog::sign_ups::SignUpRow;
 use crate::catalog::{Lane, ReadTransaction};
 use crate::{Failure, Server};
 
-/// Requests of one domain, waiting and declined. Higher: an administrator reads more invented ones. Lower: a class that asks
-/// on one day is turned away.
+/// Requests of one domain, waiting and declined; the oldest declined one makes room. Higher: an administrator reads more
+/// invented ones. Lower: a class that asks on one day is turned away.
 const MAX_REQUESTS: usize = 200;
-/// Requests that wait from one address. Higher: one machine fills the list. Lower: a class behind one address is turned away.
+/// Requests that wait from one address, or from one network of IPv6. Higher: one machine fills the list. Lower: a class behind
+/// one address is turned away.
 const MAX_OF_ADDRESS: usize = 20;
 
 /// What a stranger typed.
@@ -81,15 +82,23 @@ pub async fn ask_for_account(
             rows.forget_old_sign_ups()?;
             // It may have been closed since.
             let (domain, _) = meant(rows, &asked)?;
-            let known = rows.sign_ups(domain.id)?;
-            let waiting = || known.iter().filter(|one| one.declined_at.is_none());
-            if waiting().any(|one| one.email == email) {
+            let (waiting, declined): (Vec<SignUpRow>, Vec<SignUpRow>) = rows
+                .sign_ups(domain.id)?
+                .into_iter()
+                .partition(|one| one.declined_at.is_none());
+            let is_own = |one: &&SignUpRow| is_from(&one.source, source);
+            let own = waiting.iter().filter(is_own).count();
+            // Before the address is looked at: a full list must not tell which addresses are in it.
+            if waiting.len() >= MAX_REQUESTS || own >= MAX_OF_ADDRESS {
+                return Err(refusals::sign_up_full().retry_after(3_600).into());
+            }
+            if waiting.iter().any(|one| one.email == email) {
                 return Ok(());
             }
-            let source = source.to_string();
-            let own = waiting().filter(|one| one.source == source).count();
-            if known.len() >= MAX_REQUESTS || own >= MAX_OF_ADDRESS {
-                return Err(refusals::sign_up_full().retry_after(3_600).into());
+            if let Some(oldest) = declined.first()
+                && waiting.len() + declined.len() >= MAX_REQUESTS
+            {
+                rows.forget_sign_up(oldest.id)?;
             }
             let row = SignUpRow {
                 id: SignUpId::make(rows.now, base::observe::random()),
@@ -99,23 +108,30 @@ pub async fn ask_for_account(
                 email,
                 password: hash,
                 note,
-                source,
+                source: source.to_string(),
                 asked_at: rows.now,
                 declined_at: None,
                 declined_by: None,
             };
             rows.insert_sign_up(&row)?;
             rows.note(NewEvent {
-                actor: row.name.as_str(),
+                // The name is what a stranger typed: a user may have it, who did nothing.
+                actor: "access",
                 topic: "users",
                 object: &row.id.to_string(),
                 scope: Scope::domain(domain.id),
                 code: "user.asked",
                 before: "",
-                after: row.email.as_str(),
+                after: &format!("{} <{}>", row.name, row.email),
             })
         })
         .await
+}
+
+/// Whether a kept address is of the same network.
+fn is_from(kept: &str, source: IpAddr) -> bool {
+    let kept = kept.parse::<IpAddr>();
+    kept.is_ok_and(|kept| attempts::network(kept) == attempts::network(source))
 }
 
 /// The open domain that is meant. Errors: `sign-up.closed`.

@@ -55,14 +55,14 @@ pub(super) fn waiting_requests(
     if somewhere(caller, Permission::UsersWrite).is_err() {
         return Ok(None);
     }
-    let mut asked = Vec::new();
+    let mut newest: Option<Timestamp> = None;
+    let mut count = 0;
     for domain in managed(view, &caller.subject)? {
-        let rows = view.sign_ups(domain.id)?.into_iter();
-        let waiting = rows.filter(|one| one.declined_at.is_none());
-        asked.extend(waiting.map(|one| one.asked_at));
+        let (more, at) = view.waiting_sign_ups(domain.id)?;
+        count += more;
+        newest = newest.max(at);
     }
-    let count = asked.len() as u64;
-    Ok(asked.into_iter().max().map(|newest| (count, newest)))
+    Ok(newest.map(|newest| (count, newest)))
 }
 
 /// Makes the account that a request asks for, with the password that was typed there.

@@ -304,6 +304,7 @@ impl Rows<'_> {
         gone += self.forget_ended_invitations()?;
         gone += self.forget_ended_sign_in_links()?;
         gone += self.forget_old_announcements()?;
+        gone += self.forget_old_sign_ups()?;
         gone += self.forget_old_reservations(before)?;
         gone += self.forget_allocations(before, most)?;
         gone += self

@@ -413,6 +413,24 @@ impl ReadTransaction<'_> {
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
+    /// How many reservations a user has of their own that are still to come or last.
+    pub(crate) fn reservations_of(&self, user: UserId) -> Result<u64, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select count(*) as n
+                 from reservation
+                 where user = ?1
+                 and exists (
+                     select 1
+                     from reservation_time
+                     where reservation_time.reservation = reservation.id
+                     and reservation_time.state in ('asked', 'booked', 'warned', 'active')
+                 )",
+            )?
+            .query_row([user.0.as_bytes()], |row| value::unsigned(row, "n"))?)
+    }
+
     /// Those of a project of which something is left. Costs one range of an index.
     pub(crate) fn reservations_of_project(
         &self,
@@ -791,24 +809,6 @@ impl Rows<'_> {
     }
 
     /// Takes out the reservations of a user who left.
-    /// How many reservations a user has of their own that are still to come or last.
-    pub(crate) fn reservations_of(&self, user: UserId) -> Result<u64, Failure> {
-        Ok(self
-            .connection
-            .prepare_cached(
-                "select count(*) as n
-                 from reservation
-                 where user = ?1
-                 and exists (
-                     select 1
-                     from reservation_time
-                     where reservation_time.reservation = reservation.id
-                     and reservation_time.state in ('asked', 'booked', 'warned', 'active')
-                 )",
-            )?
-            .query_row([user.0.as_bytes()], |row| value::unsigned(row, "n"))?)
-    }
-
     pub(super) fn forget_reservations_of(&self, user: UserId) -> Result<(), Failure> {
         self.connection
             .prepare_cached("delete from reservation where user = ?1")?

@@ -61,15 +61,43 @@ impl ReadTransaction<'_> {
         Ok(text.and_then(|text| SignUpRule::parse(&text).ok()))
     }
 
-    /// The domains that let strangers ask, by name, each with its rule. O(domains).
+    /// The domains that let strangers ask, by name, each with its rule. Costs one read where none does: pages of strangers ask.
     pub(crate) fn open_domains(&self) -> Result<Vec<(Domain, SignUpRule)>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select id, sign_up from domain where sign_up is not null order by name",
+        )?;
+        let rows = statement.query_map([], |row| {
+            let rule: String = row.get("sign_up")?;
+            Ok((DomainId(value::id(row, "id")?), rule))
+        })?;
+        let rows: Vec<(DomainId, String)> = rows.collect::<Result<_, _>>()?;
         let mut open = Vec::new();
-        for domain in self.domains()? {
-            if let Some(rule) = self.sign_up_rule(domain.id)? {
+        for (id, rule) in rows {
+            if let (Some(domain), Ok(rule)) = (self.domain(id)?, SignUpRule::parse(&rule)) {
                 open.push((domain, rule));
             }
         }
         Ok(open)
+    }
+
+    /// How many requests of a domain wait, and when the newest was made. Reads an index, and no request.
+    pub(crate) fn waiting_sign_ups(
+        &self,
+        domain: DomainId,
+    ) -> Result<(u64, Option<Timestamp>), Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select count(*) as n, max(asked_at) as newest
+                 from sign_up
+                 where domain = ?1 and declined_at is null",
+            )?
+            .query_row([domain.0.as_bytes()], |row| {
+                Ok((
+                    value::unsigned(row, "n")?,
+                    value::time_or_none(row, "newest")?,
+                ))
+            })?)
     }
 
     /// Every request of a domain, the oldest first; bounded by those who write them.
@@ -147,12 +175,12 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Drops requests that are older than 30 days.
-    pub(crate) fn forget_old_sign_ups(&self) -> Result<(), Failure> {
+    /// Drops requests that are older than 30 days; gives how many.
+    pub(crate) fn forget_old_sign_ups(&self) -> Result<usize, Failure> {
         let before = self.now.as_millis() - KEPT_DAYS * 86_400_000;
-        self.connection
+        Ok(self
+            .connection
             .prepare_cached("delete from sign_up where asked_at < ?1")?
-            .execute([before])?;
-        Ok(())
+            .execute([before])?)
     }
 }

@@ -605,12 +605,11 @@ impl Rows<'_> {
         let mut statement = self.connection.prepare_cached(&format!(
             "select {USER}
              from user
-             where expires_at <= ?1 and suspended = 0 and removed_at is null
+             where expires_at <= ?1 and suspended = 0 and removed_at is null and administrator = 0
              limit 100"
         ))?;
         let ended = statement.query_map([now.as_millis()], user_row)?;
-        let mut ended: Vec<User> = ended.collect::<Result<_, _>>()?;
-        ended.retain(|user| !rules::permissions::is_administrator(user.role));
+        let ended: Vec<User> = ended.collect::<Result<_, _>>()?;
         if ended.is_empty() {
             return Ok(0);
         }

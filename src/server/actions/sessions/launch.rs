@@ -40,6 +40,7 @@ use crate::actions::allowed;
 use crate::actions::budgets::{self, keep_within_budgets};
 use crate::actions::folders;
 use crate::actions::reservations::of_launch;
+use crate::actions::resource_groups::seen_ids;
 use crate::actions::system::refuse_unwell;
 use crate::actions::tenancy::{find_project, project_for_launch};
 use crate::actions::{IdempotencyKey, once, own_key};
@@ -254,32 +255,46 @@ fn with_preset(
     let (preset, group) = server.catalog().read_now("look up a preset", |view| {
         let (owner, project) = (request.owner.as_deref(), request.project.clone());
         let place = project_of_launch(view, caller, owner, project, now)?;
-        preset_called(view, place, name)
+        preset_called(view, caller, place, name)
     })?;
-    let asked = request.group.as_deref().map(str::trim);
-    let asked = asked.filter(|asked| !asked.is_empty());
-    match (asked, group) {
-        (Some(asked), Some(own)) => {
-            let id = preset.group.map(|group| group.to_string());
-            if asked != own && Some(asked) != id.as_deref() {
-                return Err(refusals::preset_other_group(&preset.name, &own)
-                    .at("/group")
-                    .into());
-            }
-        }
-        (None, Some(own)) => request.group = Some(own),
-        (Some(_) | None, None) => {}
-    }
+    let request = in_group_of(request, &preset, group)?;
     Ok(under_preset(request, &preset))
 }
 
-/// The preset of that name that a launch in the project may name, and the name of its resource group. Errors: `preset.unknown`.
+/// The request in the resource group of its preset. Errors: `preset.other-group`.
+fn in_group_of(
+    mut request: LaunchRequest,
+    preset: &Preset,
+    group: Option<String>,
+) -> Result<LaunchRequest, Refusal> {
+    let Some(own) = group else {
+        return Ok(request);
+    };
+    let asked = request.group.as_deref().map(str::trim);
+    if let Some(asked) = asked.filter(|asked| !asked.is_empty()) {
+        let id = preset.group.map(|group| group.to_string());
+        if asked != own && Some(asked) != id.as_deref() {
+            return Err(refusals::preset_other_group(&preset.name, &own).at("/group"));
+        }
+        return Ok(request);
+    }
+    request.group = Some(own);
+    Ok(request)
+}
+
+/// The preset of that name that a launch in the project may name, and the name of its resource group; none of a group that
+/// the caller does not see. Errors: `preset.unknown`.
 fn preset_called(
     view: &ReadTransaction<'_>,
+    caller: &Caller,
     (domain, project): (DomainId, ProjectId),
     name: &str,
 ) -> Result<(Preset, Option<String>), Failure> {
-    let rows = view.presets_for(domain, project)?;
+    let mut rows = view.presets_for(domain, project)?;
+    if rows.iter().any(|row| row.preset.group.is_some()) {
+        let seen = seen_ids(view, caller)?;
+        rows.retain(|row| row.preset.group.is_none_or(|group| seen.contains(&group)));
+    }
     let groups: BTreeMap<_, _> = rows
         .iter()
         .map(|row| (row.preset.id, row.group_name.clone()))
@@ -774,13 +789,14 @@ impl LaunchForMembers {
             return Err(refusals::mount_others().at("/mounts").into());
         }
         let preset = request.preset.take();
-        let asked = AskedGroup::of(&request);
         server
             .catalog()
             .read_now("understand a launch for members", |view| {
                 if let Some(name) = preset {
-                    request = under_preset(request, &preset_called(view, place, &name)?.0);
+                    let (preset, group) = preset_called(view, caller, place, &name)?;
+                    request = under_preset(in_group_of(request, &preset, group)?, &preset);
                 }
+                let asked = AskedGroup::of(&request);
                 let (priority, network) = (request.priority, network_of(&request)?);
                 let sudo = request.sudo;
                 let validated = RequestedLaunch::from(request).validate(now)?;
