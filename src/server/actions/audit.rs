@@ -454,7 +454,8 @@ pub struct AuditExport {
 /// Begins an export of all rows between two times: statements of what the caller may read, digests of the rest, the kept
 /// checkpoints among them, and a signature over the last row. It begins and ends with rows of the log as it is now.
 ///
-/// With a user, statements are of their acts alone, and digests stand for all others: the chain proves that none was left out.
+/// With a user, statements are of their acts alone, and digests stand for all others: the chain proves that no row was taken
+/// out, not whose acts the digests are.
 ///
 /// Errors: `audit.export-own` for those who see their own acts alone; `query.…`; those of the certificates.
 pub async fn export(

@@ -11,7 +11,7 @@ use super::value;
 use super::writer::Rows;
 use crate::Failure;
 
-/// Days for which a request is kept, declined or not. Longer: hashes of passwords of strangers lie around. Shorter: a holiday
+/// Days for which a request waits, and for which it is kept once it was declined. Longer: hashes of passwords of strangers lie around. Shorter: a holiday
 /// loses requests.
 const KEPT_DAYS: i64 = 30;
 
@@ -160,11 +160,16 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Declines a request; None lets it wait again.
+    /// Declines a request; None lets it wait again, as one that was made now: otherwise an old one would be dropped at once.
     pub(crate) fn decline_sign_up(&self, id: SignUpId, by: Option<&str>) -> Result<(), Failure> {
         self.connection
-            .prepare_cached("update sign_up set declined_at = ?2, declined_by = ?3 where id = ?1")?
-            .execute((id.0.as_bytes(), by.map(|_| self.now.as_millis()), by))?;
+            .prepare_cached(
+                "update sign_up
+                 set declined_at = iif(?2 is null, null, ?3), declined_by = ?2,
+                     asked_at = iif(?2 is null, ?3, asked_at)
+                 where id = ?1",
+            )?
+            .execute((id.0.as_bytes(), by, self.now.as_millis()))?;
         Ok(())
     }
 
@@ -175,12 +180,12 @@ impl Rows<'_> {
         Ok(())
     }
 
-    /// Drops requests that are older than 30 days; gives how many.
+    /// Drops requests that waited for 30 days, or were declined as long ago; gives how many.
     pub(crate) fn forget_old_sign_ups(&self) -> Result<usize, Failure> {
         let before = self.now.as_millis() - KEPT_DAYS * 86_400_000;
         Ok(self
             .connection
-            .prepare_cached("delete from sign_up where asked_at < ?1")?
+            .prepare_cached("delete from sign_up where coalesce(declined_at, asked_at) < ?1")?
             .execute([before])?)
     }
 }
