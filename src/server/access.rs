@@ -223,7 +223,7 @@ pub async fn by_cookie(
         return Ok(None);
     };
     let now = server.clock().now();
-    if user.suspended
+    if user.is_shut_out(now)
         || browser.ends_at <= now
         || browser.used_at.plus_seconds(IDLE_HOURS * 3600) <= now
     {
@@ -312,7 +312,7 @@ fn of_token(
     {
         return Err(token_expired(end).into());
     }
-    if user.suspended {
+    if user.is_shut_out(now) {
         return Err(suspended().into());
     }
     let via = Via::Token { id: token.id };
@@ -498,7 +498,7 @@ pub async fn begin_sign_in(
             }
         }
     };
-    if user.suspended {
+    if user.is_shut_out(server.clock().now()) {
         return Err(failed(suspended().into()));
     }
     from_own_network(&user, from.source).map_err(|refusal| failed(refusal.into()))?;

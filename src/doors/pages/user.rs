@@ -152,7 +152,12 @@ pub(super) async fn set_profile(
                     let form = format!("{PATH}/{id}/profile");
                     let form = (form.as_str(), "expires");
                     let refusal = refusal.at("/expires");
-                    return refused(&console, &visit, &caller, &id, form, &[], refusal).await;
+                    let typed = [
+                        ("full_name", sent.full_name.as_str()),
+                        ("email", sent.email.as_str()),
+                        ("expires", text),
+                    ];
+                    return refused(&console, &visit, &caller, &id, form, &typed, refusal).await;
                 }
             }
         }
@@ -181,6 +186,7 @@ pub(super) async fn set_profile(
                 ("email", sent.email.as_str()),
             ];
             typed.extend(sent.networks.as_deref().map(|text| ("networks", text)));
+            typed.extend(sent.expires.as_deref().map(|text| ("expires", text)));
             let refusal = match refusal.pointer.as_deref() {
                 Some("/expires_at") => refusal.at("/expires"),
                 _ => refusal,

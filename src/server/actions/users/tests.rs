@@ -610,6 +610,11 @@ async fn the_account_of_a_guest_is_told_of_its_end_and_suspended_then() {
     sweep().await;
     assert!(!get(&server, &boss, "mina").await.unwrap().suspended);
     server.clock().set(end);
+    // Also before it is written down.
+    assert_eq!(
+        code(sign_in(&server, "mina", GOOD, HERE).await),
+        "user.suspended"
+    );
     sweep().await;
     assert!(get(&server, &boss, "mina").await.unwrap().suspended);
     assert_eq!(
