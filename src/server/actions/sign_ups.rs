@@ -105,9 +105,8 @@ pub async fn approve(
                 };
                 rows.insert_user(&user, &row.password)?;
                 rows.forget_sign_up(row.id)?;
-                let told = super::users::called(&user);
-                let object = user.id.to_string();
-                note(rows, &caller, (&row, object.as_str()), "user.added", &told)
+                let (object, role) = (user.id.to_string(), user.role.word());
+                note(rows, &caller, (&row, object.as_str()), "user.added", role)
             },
         )
         .await
