@@ -59,7 +59,10 @@ fn value(t: Text, clock: &LocalClock, code: &str, kept: &str) -> String {
         Some(("reservation", _)) => booked(t, clock, kept),
         Some(("audit", "exported")) => exported(t, clock, kept),
         Some(("course", "added" | "changed" | "removed")) => term(clock, kept),
-        Some(("user", "departed" | "sign-in-link-made" | "sign-in-link-revoked")) => {
+        Some((
+            "user",
+            "departed" | "end-set" | "account-ended" | "sign-in-link-made" | "sign-in-link-revoked",
+        )) => {
             let until = Timestamp::parse(kept).ok();
             until.map(|until| t.idle_told_kept(clock.date(until)))
         }

@@ -220,7 +220,8 @@ fn storage_warning(
 /// Told while requests wait; new until the newest of them was read.
 fn sign_ups_wait((count, newest): (u64, Timestamp), read_at: Timestamp) -> OwnNotice {
     OwnNotice {
-        key: format!("sign-ups {newest}"),
+        // One mail a day, however many ask: strangers must fill no mailbox.
+        key: format!("sign-ups {}", newest.as_millis() / 86_400_000),
         event: None,
         at: newest,
         about: NoticeKind::SignUpsWait(count),
