@@ -500,6 +500,17 @@ pub(super) fn object(
             (name.unwrap_or_else(|| short(id)), Some(place))
         }
         // An account that the reader may look at is a link, which the caller of this makes.
+        "users"
+            if matches!(
+                event.code.as_str(),
+                "user.asked"
+                    | "user.request-declined"
+                    | "user.request-reopened"
+                    | "user.sign-up-set"
+            ) =>
+        {
+            (short(id), Some("/sign-ups".to_owned()))
+        }
         "users" => match names.get(id) {
             Some(name) => (name.clone(), None),
             None => (short(id), None),

@@ -1,6 +1,6 @@
 //! Strangers who ask for an account, and administrators who decide.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::super::{tenancy, users};
 use super::*;
@@ -65,6 +65,15 @@ async fn no_stranger_asks_until_a_domain_lets_them() {
     let told = super::super::notices::list(&server, &boss).await.unwrap();
     let kinds = told.into_iter().map(|one| one.about).collect::<Vec<_>>();
     assert_eq!(kinds, [super::super::notices::NoticeKind::SignUpsWait(2)]);
+    // The name that was typed has done nothing.
+    let whole = reach(&boss.subject, Permission::UsersRead);
+    let events = server
+        .catalog()
+        .read_now("look", |view| view.events_after(&whole, 0, 100));
+    let (events, _) = events.unwrap();
+    let asked = events.iter().filter(|one| one.code == "user.asked");
+    let actors: Vec<&str> = asked.map(|one| one.actor.as_str()).collect();
+    assert_eq!(actors, ["access", "access"]);
     set_rule(&server, &boss, rule(None, "")).await.unwrap();
     assert_eq!(code(ask("lee", "lee@lab.example").await), "sign-up.closed");
 }
@@ -139,4 +148,27 @@ async fn requests_of_another_domain_do_not_exist_for_its_neighbours() {
     }
     let foreign = set_rule(&server, &neighbour, rule(Some("biology"), "*")).await;
     assert_eq!(code(foreign), "domain.not-found");
+}
+
+#[tokio::test]
+async fn one_network_fills_no_list_and_learns_of_no_address() {
+    let (server, boss) = opened().await;
+    set_rule(&server, &boss, rule(None, "*")).await.unwrap();
+    let begin = server.clock().now();
+    let ask = async |minute: u16, name: &str, from: IpAddr| {
+        server
+            .clock()
+            .set(begin.plus_seconds(60 * u64::from(minute)));
+        let email = format!("{name}@lab.example");
+        ask_for_account(&server, request(name, &email), from).await
+    };
+    let of = |network, host| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, host));
+    for n in 1..=20 {
+        ask(n, &format!("u{n}"), of(1, n)).await.unwrap();
+    }
+    assert_eq!(code(ask(21, "lee", of(1, 21)).await), "sign-up.full");
+    let known = ask(22, "u1", of(1, 22)).await;
+    assert_eq!(code(known), "sign-up.full", "as for one that waits");
+    ask(23, "lee", of(2, 1)).await.unwrap();
+    assert_eq!(waiting(&server, &boss), 21);
 }
