@@ -84,6 +84,8 @@ pub struct AuditQuery {
 pub struct AuditExportQuery {
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
+    /// Name of the user whose acts are told; of all others only digests are. Empty: of all that the reader may see.
+    pub user: String,
 }
 
 /// One signed checkpoint: the hash of a row.

@@ -40,6 +40,10 @@ pub enum NoticeWord {
     CourseMessage,
     /// Its time limit ends it soon.
     WillEnd,
+    /// The account of the reader ends soon.
+    AccountEnds,
+    /// Strangers asked for accounts, and the reader decides.
+    SignUpsWait,
     /// A node in maintenance: sessions of the user run there, or wait.
     Maintenance,
     /// A budget of the reader's, or one that they look after, is nearly used.
@@ -60,6 +64,7 @@ pub enum NoticeTopic {
     Failed,
     ReservationWarned,
     ReservationAsked,
+    SignUp,
     Budget,
     Storage,
     IdleWarned,
@@ -74,11 +79,12 @@ pub enum NoticeTopic {
 }
 
 impl NoticeTopic {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::WillEnd,
         Self::Failed,
         Self::ReservationWarned,
         Self::ReservationAsked,
+        Self::SignUp,
         Self::Budget,
         Self::Storage,
         Self::IdleWarned,
@@ -99,6 +105,7 @@ impl NoticeTopic {
             Self::Failed => "failed",
             Self::ReservationWarned => "reservation-warned",
             Self::ReservationAsked => "reservation-asked",
+            Self::SignUp => "sign-up",
             Self::Budget => "budget",
             Self::Storage => "storage",
             Self::IdleWarned => "idle-warned",
@@ -124,6 +131,7 @@ impl NoticeTopic {
             | Self::Failed
             | Self::ReservationWarned
             | Self::ReservationAsked
+            | Self::SignUp
             | Self::Budget
             | Self::Storage
             | Self::IdleWarned

@@ -29,6 +29,9 @@ pub struct PresetView {
     /// What it says nothing of is null.
     pub resources: Resources,
     pub max_runtime_seconds: Option<u64>,
+    /// Name of the resource group that launches with it go to; null: any.
+    #[serde(default)]
+    pub group: Option<String>,
     /// Lower ones come first.
     pub position: u32,
     /// The launch form begins with it.
@@ -38,8 +41,13 @@ pub struct PresetView {
 }
 
 impl PresetView {
-    /// `domain` and `project` are the names of its scope.
-    pub fn new(preset: Preset, domain: Option<String>, project: Option<String>) -> Self {
+    /// `domain` and `project` are the names of its scope, `group` that of its resource group.
+    pub fn new(
+        preset: Preset,
+        domain: Option<String>,
+        project: Option<String>,
+        group: Option<String>,
+    ) -> Self {
         Self {
             id: preset.id.0,
             domain,
@@ -49,6 +57,7 @@ impl PresetView {
             title_ko: preset.title_ko,
             resources: Resources::from(preset.amounts),
             max_runtime_seconds: preset.amounts.max_runtime_seconds,
+            group,
             position: preset.position,
             default: preset.is_default,
             generation: preset.generation,
@@ -79,6 +88,9 @@ pub struct NewPresetBody {
     /// Id, name or `DOMAIN/NAME` of the project whose launches alone may name it.
     #[serde(default)]
     pub project: Option<String>,
+    /// Name or id of the resource group that launches with it go to.
+    #[serde(default)]
+    pub group: Option<String>,
     #[serde(default)]
     #[schema(maximum = 9_999)]
     pub position: u32,
@@ -102,6 +114,8 @@ pub struct PresetPatchBody {
     #[serde(default, deserialize_with = "crate::sessions::present")]
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub max_runtime_seconds: Option<Option<u64>>,
+    /// Name or id of a resource group; empty: any.
+    pub group: Option<String>,
     #[schema(maximum = 9_999)]
     pub position: Option<u32>,
     pub default: Option<bool>,

@@ -130,6 +130,9 @@ pub struct NewReservationBody {
     /// IANA name of the zone of both times.
     #[serde(default)]
     pub time_zone: Option<String>,
+    /// Weeks that begin on a holiday of the site or of the holder's domain are left out.
+    #[serde(default)]
+    pub skip_holidays: bool,
 }
 
 /// A merge patch: what is left out stays. A weekly one changes from its next time on, and has no other amount while one
@@ -151,6 +154,8 @@ pub struct ReservationPatchBody {
     pub before: Option<BeforeReservation>,
     /// IANA name of the zone of both times; left out: the reservation's.
     pub time_zone: Option<String>,
+    /// As in a new one; left out: as it was booked.
+    pub skip_holidays: Option<bool>,
 }
 
 /// The decision on a request.

@@ -1,6 +1,6 @@
 //! Resource groups: nodes that serve sessions of their own, and who may use them.
 
-use rules::calendar::{GroupWindow, WeekDay, minute_of, time_of};
+use rules::calendar::{GroupWindow, OnHolidays, WeekDay, minute_of, time_of};
 use rules::fair_share::QueueOrder;
 use rules::names::TenantName;
 use rules::policy::{BackfillMode, PreemptionMode, Spreading};
@@ -14,7 +14,8 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::values::{
-    BackfillModeShape, KindShape, PreemptionShape, QueueOrderShape, SpreadingShape, WeekDayShape,
+    BackfillModeShape, KindShape, OnHolidaysShape, PreemptionShape, QueueOrderShape,
+    SpreadingShape, WeekDayShape,
 };
 
 /// One resource group.
@@ -91,6 +92,10 @@ pub struct GroupWindowView {
     #[serde(default)]
     #[schema(minimum = 1)]
     pub max_runtime_seconds: Option<u64>,
+    /// Whether it begins on holidays of the site; null: as on other days.
+    #[serde(default)]
+    #[schema(value_type = Option<OnHolidaysShape>)]
+    pub holidays: Option<OnHolidays>,
 }
 
 impl GroupWindowView {
@@ -103,6 +108,7 @@ impl GroupWindowView {
             backfill: window.backfill,
             kinds: window.kinds.clone(),
             max_runtime_seconds: window.max_runtime_seconds,
+            holidays: Some(window.holidays).filter(|on| *on != OnHolidays::Yes),
         }
     }
 
@@ -120,6 +126,7 @@ impl GroupWindowView {
             backfill: self.backfill,
             kinds: self.kinds.clone(),
             max_runtime_seconds: self.max_runtime_seconds,
+            holidays: self.holidays.unwrap_or_default(),
         };
         window.checked()
     }

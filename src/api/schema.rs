@@ -10,9 +10,10 @@ use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
     allowances, announcements, apps, audit, branding, budgets, certificates, code_runs, commits,
     courses, environments, events, fair_share, folder_browsing, folder_snapshots, folders, gpus,
-    history, idle_rules, images, invitations, mail, nodes, notices, operations, policies, presets,
-    problem, queue_rehearsal, reservations, resource_groups, rosters, second_factor, sessions,
-    settings, ssh, start_up, statements, storage, tenancy, usage, users, volumes, webhooks,
+    history, holidays, idle_rules, images, invitations, mail, nodes, notices, operations, policies,
+    presets, problem, queue_rehearsal, reservations, resource_groups, rosters, second_factor,
+    sessions, settings, sign_ups, ssh, start_up, statements, storage, tenancy, usage, users,
+    volumes, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -66,6 +67,7 @@ fn named() -> Schemas {
     collect::<users::SuspendBody>(&mut all);
     collect::<users::DepartureBody>(&mut all);
     collect::<users::DepartureView>(&mut all);
+    collect::<users::FolderHandOverBody>(&mut all);
     collect::<users::UserPreferences>(&mut all);
     collect::<users::NewSignInLinkBody>(&mut all);
     collect::<users::SignInLinkView>(&mut all);
@@ -146,6 +148,7 @@ fn named() -> Schemas {
     collect::<volumes::VolumePatchBody>(&mut all);
     collect::<announcements::NewAnnouncementBody>(&mut all);
     collect::<announcements::AnnouncementPatchBody>(&mut all);
+    collect::<holidays::HolidaysBody>(&mut all);
     collect::<branding::BrandingView>(&mut all);
     collect::<branding::BrandingPatchBody>(&mut all);
     collect::<mail::MailChoicesView>(&mut all);
@@ -165,6 +168,8 @@ fn named() -> Schemas {
     collect::<invitations::NewInvitationBody>(&mut all);
     collect::<invitations::MadeInvitation>(&mut all);
     collect::<invitations::InvitationCodeBody>(&mut all);
+    collect::<sign_ups::SignUpApprovalBody>(&mut all);
+    collect::<sign_ups::SignUpRuleBody>(&mut all);
     collect::<users::MadeToken>(&mut all);
     collect::<users::MadeAccessKey>(&mut all);
     collect::<ssh::NewSshKeyBody>(&mut all);
@@ -237,12 +242,15 @@ fn pages(all: &mut Schemas) {
     page::<reservations::ReservationView>(all);
     page::<volumes::VolumeView>(all);
     page::<announcements::AnnouncementView>(all);
+    page::<holidays::HolidayCalendarView>(all);
     page::<idle_rules::IdleRuleView>(all);
     page::<audit::AuditCheckpointView>(all);
     page::<statements::ClosedMonthView>(all);
     page::<statements::MonthCheckView>(all);
     page::<audit::AuditTargetView>(all);
     page::<invitations::InvitationView>(all);
+    page::<sign_ups::SignUpView>(all);
+    page::<sign_ups::SignUpRuleView>(all);
     page::<webhooks::WebhookView>(all);
 }
 

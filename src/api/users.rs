@@ -85,6 +85,15 @@ pub struct DepartureBody {
     pub until: Option<Timestamp>,
 }
 
+/// Whom the folders of a user who leaves are offered to.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[schema(as = FolderHandOver)]
+#[serde(deny_unknown_fields)]
+pub struct FolderHandOverBody {
+    /// Name of a user of the same domain.
+    pub to: String,
+}
+
 /// What a departure ends, or ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Departure)]
@@ -99,6 +108,24 @@ pub struct DepartureView {
     pub invitations: u64,
     /// Roles on projects, domains and the site.
     pub roles: u64,
+    /// SSH keys and access keys.
+    #[serde(default)]
+    pub keys: u64,
+    /// Folders, which go to the trash with the account.
+    #[serde(default)]
+    pub folders: u64,
+    /// Those of them that are offered to another owner: what is taken before stays there.
+    #[serde(default)]
+    pub offered: u64,
+    /// Reservations for them, which are cancelled.
+    #[serde(default)]
+    pub reservations: u64,
+    /// Images of their own, which stay.
+    #[serde(default)]
+    pub images: u64,
+    /// Names of the projects that they lead.
+    #[serde(default)]
+    pub leads: Vec<String>,
     /// From when on the account is removed, once its last session is over.
     #[schema(value_type = String, format = DateTime)]
     pub departs_at: Timestamp,
@@ -120,6 +147,10 @@ pub struct UserPatchBody {
     /// Networks that they may come from, such as `10.1.0.0/16`; an empty list: everywhere.
     #[schema(value_type = Option<Vec<NetworkShape>>, max_items = 16)]
     pub networks: Option<Vec<String>>,
+    /// When the account of a guest ends; a null takes the end away.
+    #[serde(deserialize_with = "crate::sessions::present")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Option<Timestamp>>,
 }
 
 /// An address, or a network in CIDR form; JSON Schema has no format for it.

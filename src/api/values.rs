@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use rules::announcement::AnnouncementLevel;
 use rules::blocker::PlacementBlocker;
-use rules::calendar::WeekDay;
+use rules::calendar::{OnHolidays, WeekDay};
 use rules::code_run::{CodeLanguage, ConsoleStream};
 use rules::course::CourseState;
 use rules::egress::NetworkMode;
@@ -239,6 +239,15 @@ words! {
     SpreadingShape as Spreading of Spreading {
         Pack,
         Spread,
+        RoundRobin,
+    }
+}
+
+words! {
+    OnHolidaysShape as OnHolidays of OnHolidays {
+        Yes,
+        No,
+        Only,
     }
 }
 
@@ -598,6 +607,9 @@ structure! {
         /// The account is removed from then on, once its last session is over; null: it stays.
         #[schema(format = DateTime)]
         departs_at: Option<String>,
+        /// The account ends then: it is suspended, and its sessions are stopped; null: it has no end.
+        #[schema(format = DateTime)]
+        expires_at: Option<String>,
         #[schema(format = DateTime)]
         created_at: String,
         /// Version, and ETag.

@@ -414,7 +414,7 @@ pub const KEYS: &[SettingKey] = &[
         default: "\"pack\"",
         example: "",
         needs_restart: true,
-        about: "placement of GPU shares: pack (keeps whole GPUs free) or spread (fewer sessions on each)",
+        about: "placement of GPU shares: pack (keeps whole GPUs free), spread (fewer sessions on each) or roundrobin (nodes take turns)",
     },
     SettingKey {
         key: "gpu_each",
@@ -1448,10 +1448,7 @@ impl Settings {
             units: self.gpu_units,
             least: share(&self.gpu_least).unwrap_or(usual.least),
             step: share(&self.gpu_step).unwrap_or(usual.step),
-            spreading: match self.gpu_spreading.as_str() {
-                "spread" => rules::policy::Spreading::Spread,
-                _ => rules::policy::Spreading::Pack,
-            },
+            spreading: rules::policy::Spreading::parse(&self.gpu_spreading).unwrap_or_default(),
             each: self.gpu_each.as_deref().and_then(share),
             ..usual
         }
@@ -1636,7 +1633,7 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
     let gpu_spreading = layer
         .gpu_spreading
         .ok_or_else(|| missing("gpu_spreading"))?;
-    if !matches!(gpu_spreading.as_str(), "pack" | "spread") {
+    if rules::policy::Spreading::parse(&gpu_spreading).is_none() {
         return Err(refusals::setting_gpu_spreading_invalid(
             from("gpu_spreading"),
             format_args!("{gpu_spreading:?}"),

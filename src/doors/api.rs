@@ -26,6 +26,7 @@ mod folders;
 mod followers;
 mod gpus;
 mod history;
+mod holidays;
 mod idle_rules;
 mod images;
 mod invitations;
@@ -46,6 +47,7 @@ mod second_factors;
 mod sessions;
 mod settings;
 mod sign_ins;
+mod sign_ups;
 mod ssh;
 mod start_up;
 mod statements;
@@ -194,6 +196,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/users/{id}/second-factor", delete(second_factors::reset))
         .route("/users/{id}/suspend", post(users::suspend))
         .route("/users/{id}/depart", post(users::depart))
+        .route("/users/{id}/offer-folders", post(users::offer_folders))
         .route(
             "/users/{id}/grants",
             get(tenancy::list_grants)
@@ -466,6 +469,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
                 .patch(announcements::change)
                 .delete(announcements::remove),
         )
+        .route("/holidays", get(holidays::list).put(holidays::set))
         .route("/audit", get(audit::list))
         .route("/audit/export", get(audit::export))
         .route(
@@ -473,6 +477,14 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             get(audit::checkpoints).post(audit::sign),
         )
         .route("/audit/targets", get(audit::targets))
+        .route("/sign-ups", get(sign_ups::list))
+        .route("/sign-ups/{id}/approve", post(sign_ups::approve))
+        .route("/sign-ups/{id}/decline", post(sign_ups::decline))
+        .route("/sign-ups/{id}/reopen", post(sign_ups::reopen))
+        .route(
+            "/sign-up-rules",
+            get(sign_ups::rules).put(sign_ups::set_rule),
+        )
         .route("/invitations/accept", post(invitations::accept))
         .route("/me", get(users::me).patch(users::set_me))
         .route("/me/password", post(users::change_password))

@@ -27,6 +27,7 @@ mod folders;
 mod format;
 mod gpus;
 mod history;
+mod holidays;
 mod idle_rules;
 mod images;
 mod invitations;
@@ -48,6 +49,7 @@ mod rosters;
 mod second_factor;
 mod sessions;
 mod settings;
+mod sign_ups;
 mod snapshots;
 mod ssh;
 mod start_up;
@@ -252,6 +254,7 @@ async fn execute(
         Command::Limits { user, project } => {
             policies::limits(&client, view, user.as_deref(), project.as_deref()).await
         }
+        Command::SignUp(request) => sign_ups::sign_up(&client, view, request).await,
         Command::Invitation(request) => invitations::invitation(&client, view, request).await,
         Command::Roster(request) => rosters::roster(&client, view, request).await,
         Command::Domain(request) => tenancy::domain(&client, view, request).await,
@@ -274,6 +277,7 @@ async fn execute(
         Command::Event(request) => events::event(&client, view, request).await,
         Command::Notices { read } => notices::notices(&client, view, read).await,
         Command::Mail(request) => mail::mail(&client, view, request).await,
+        Command::Holiday(request) => holidays::holiday(&client, view, request).await,
         Command::Branding(request) => branding::branding(&client, view, request).await,
         Command::Webhook(request) => webhooks::webhook(&client, view, request).await,
         Command::Node(request) => nodes::node(&client, view, request).await,

@@ -39,6 +39,7 @@ pub mod form_faults;
 pub mod gpus;
 mod gpus_failure;
 pub mod history;
+pub mod holidays;
 mod hues;
 pub mod idle_rules;
 pub mod images;
@@ -83,6 +84,7 @@ pub mod settings;
 pub mod setup;
 pub mod sign_in_links;
 pub mod sign_ins;
+pub mod sign_ups;
 pub mod ssh_keys;
 pub mod start_up;
 pub mod statements;
@@ -299,6 +301,7 @@ pub fn router(
         .merge(reservations::router())
         .merge(fair_share::router())
         .merge(statements::router())
+        .merge(holidays::router())
         .merge(announced::router())
         .merge(announcements::router())
         .merge(idle_rules::router())
@@ -309,6 +312,7 @@ pub fn router(
         .merge(role_forms::router())
         .route("/users/{id}", get(user::show))
         .merge(users::router())
+        .merge(sign_ups::router())
         .merge(projects::router())
         .merge(images::router())
         .merge(commits::router())
@@ -656,6 +660,12 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "sources-fail" => t.notice_sources_fail(of),
         "sources-none" => t.notice_sources_none().to_owned(),
         "branding" => t.branding_saved().to_owned(),
+        "folders-offered" => t.departure_offered_now(of),
+        "sign-up-approved" => t.sign_ups_approved_now().to_owned(),
+        "sign-up-declined" => t.sign_ups_declined_now().to_owned(),
+        "sign-up-reopened" => t.sign_ups_reopened_now().to_owned(),
+        "sign-up-rule" => t.sign_ups_rule_now().to_owned(),
+        "holidays" => t.holidays_saved().to_owned(),
         "volume-added" => t.volumes_added_now(of),
         "volume-removed" => t.volumes_removed_now().to_owned(),
         "webhook-on" => t.webhooks_on_now(of),

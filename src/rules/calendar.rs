@@ -7,6 +7,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::fair_share::QueueOrder;
+use crate::holiday::CalendarDay;
 use crate::policy::BackfillMode;
 use crate::refusal::Refusal;
 use crate::refusals;
@@ -74,6 +75,46 @@ impl WeekDay {
     }
 }
 
+/// Whether a window begins on days off.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnHolidays {
+    /// As on every other day.
+    #[default]
+    Yes,
+    No,
+    /// On no other day.
+    Only,
+}
+
+impl OnHolidays {
+    pub const ALL: [Self; 3] = [Self::Yes, Self::No, Self::Only];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Yes => "yes",
+            Self::No => "no",
+            Self::Only => "only",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.word() == word)
+    }
+
+    fn admits(self, is_holiday: bool) -> bool {
+        match self {
+            Self::Yes => true,
+            Self::No => !is_holiday,
+            Self::Only => is_holiday,
+        }
+    }
+
+    fn is_usual(&self) -> bool {
+        *self == Self::Yes
+    }
+}
+
 /// One window: the days on which it begins, its times of day, and what holds meanwhile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupWindow {
@@ -94,6 +135,9 @@ pub struct GroupWindow {
     /// Only sessions with a time limit of no more start meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_runtime_seconds: Option<u64>,
+    /// Whether it begins on days off.
+    #[serde(default, skip_serializing_if = "OnHolidays::is_usual")]
+    pub holidays: OnHolidays,
 }
 
 impl GroupWindow {
@@ -121,19 +165,35 @@ impl GroupWindow {
         days.map(move |day| day.number() as i64 * DAY_MINUTES + from)
     }
 
-    /// Whether it holds at that minute of the week.
-    fn holds(&self, minute: i64) -> bool {
-        let length = self.length();
-        let mut begins = self.begins();
-        begins.any(|begin| (minute - begin).rem_euclid(WEEK_MINUTES) < length)
+    /// Whether it holds at that local minute, counted from 1970.
+    fn holds(&self, local: i64, offsets: &ZoneOffsets) -> bool {
+        let (minute, length) = (minute_of_week(local), self.length());
+        let passed = self
+            .begins()
+            .map(|begin| (minute - begin).rem_euclid(WEEK_MINUTES));
+        let mut lasting = passed.filter(|passed| *passed < length);
+        lasting.any(|passed| {
+            let day = CalendarDay((local - passed).div_euclid(DAY_MINUTES));
+            self.holidays.admits(offsets.is_holiday(day))
+        })
     }
 
+    /// Whether both may hold at once: never those that begin on one day, one where it is off and one where it is not.
     fn overlaps(&self, other: &Self) -> bool {
-        self.begins().any(|begin| other.holds(begin))
-            || other.begins().any(|begin| self.holds(begin))
+        let is_parted = self.holidays != OnHolidays::Yes
+            && other.holidays != OnHolidays::Yes
+            && self.holidays != other.holidays;
+        let lasts =
+            |minutes: i64, window: &Self| minutes.rem_euclid(WEEK_MINUTES) < window.length();
+        self.begins().any(|one| {
+            other.begins().any(|two| {
+                let is_one_day = one.div_euclid(DAY_MINUTES) == two.div_euclid(DAY_MINUTES);
+                !(is_parted && is_one_day) && (lasts(two - one, self) || lasts(one - two, other))
+            })
+        })
     }
 
-    /// Reads `mon-fri 18:00-08:00 kinds=batch order=fifo backfill=timed limit=8h`: days, times, and what holds.
+    /// Reads `mon-fri 18:00-08:00 kinds=batch order=fifo backfill=timed limit=8h holidays=no`: days, times, and what holds.
     ///
     /// Errors: `group.window-invalid`.
     pub fn parse(line: &str) -> Result<Self, Refusal> {
@@ -153,6 +213,7 @@ impl GroupWindow {
             backfill: None,
             kinds: None,
             max_runtime_seconds: None,
+            holidays: OnHolidays::Yes,
         };
         for word in words {
             let (what, value) = word.split_once('=').ok_or_else(wrong)?;
@@ -165,6 +226,7 @@ impl GroupWindow {
                 "limit" => {
                     window.max_runtime_seconds = Some(read_seconds(value).ok_or_else(wrong)?);
                 }
+                "holidays" => window.holidays = OnHolidays::parse(value).ok_or_else(wrong)?,
                 _ => return Err(wrong()),
             }
         }
@@ -215,10 +277,14 @@ impl fmt::Display for GroupWindow {
             write!(f, " backfill={}", backfill.word())?;
         }
         match self.max_runtime_seconds {
-            None => Ok(()),
-            Some(seconds) if seconds % 3_600 == 0 => write!(f, " limit={}h", seconds / 3_600),
-            Some(seconds) if seconds % 60 == 0 => write!(f, " limit={}m", seconds / 60),
-            Some(seconds) => write!(f, " limit={seconds}s"),
+            None => {}
+            Some(seconds) if seconds % 3_600 == 0 => write!(f, " limit={}h", seconds / 3_600)?,
+            Some(seconds) if seconds % 60 == 0 => write!(f, " limit={}m", seconds / 60)?,
+            Some(seconds) => write!(f, " limit={seconds}s")?,
+        }
+        match self.holidays {
+            OnHolidays::Yes => Ok(()),
+            other => write!(f, " holidays={}", other.word()),
         }
     }
 }
@@ -342,7 +408,7 @@ impl GroupCalendar {
     }
 }
 
-/// How far a time zone is from UTC, and when that changes.
+/// How far a time zone is from UTC, when that changes, and which days are off where the windows are.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ZoneOffsets {
@@ -351,16 +417,20 @@ pub struct ZoneOffsets {
     /// From when on which other one holds, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub later: Vec<(Timestamp, i32)>,
+    /// Days off.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub holidays: BTreeSet<CalendarDay>,
 }
 
-/// Without a table: UTC.
+/// Without a table: UTC, and no day off.
 pub static UTC: ZoneOffsets = ZoneOffsets {
     first: 0,
     later: Vec::new(),
+    holidays: BTreeSet::new(),
 };
 
 impl ZoneOffsets {
-    /// Of that zone, from 2025 on.
+    /// Of that zone, from 2025 on, without a day off.
     pub fn of(zone: &jiff::tz::TimeZone) -> Self {
         let since = jiff::Timestamp::from_second(FIRST_SECOND).unwrap_or_default();
         let changes = zone.following(since).take(ZONE_CHANGES);
@@ -372,7 +442,12 @@ impl ZoneOffsets {
                     (at, change.offset().seconds())
                 })
                 .collect(),
+            holidays: BTreeSet::new(),
         }
+    }
+
+    fn is_holiday(&self, day: CalendarDay) -> bool {
+        self.holidays.contains(&day)
     }
 
     /// Seconds east of UTC at a moment.
@@ -402,8 +477,9 @@ pub fn at<'c>(
     if calendar.windows.is_empty() {
         return None;
     }
-    let minute = minute_of_week(local_minute(now, offsets.at(now)));
-    calendar.windows.iter().find(|window| window.holds(minute))
+    let local = local_minute(now, offsets.at(now));
+    let mut windows = calendar.windows.iter();
+    windows.find(|window| window.holds(local, offsets))
 }
 
 /// Moments of the next eight days, in order, at which something else may hold: begins and ends of windows in every offset that

@@ -79,6 +79,8 @@ id!(/// One course: a project with a term.
     CourseId, course_id_invalid);
 id!(/// One link by which accounts join a project.
     InvitationId, invitation_id_invalid);
+id!(/// One request of a stranger for an account.
+    SignUpId, sign_up_id_invalid);
 id!(/// One announcement.
     AnnouncementId, announcement_id_invalid);
 id!(/// One address outside that is told of events.

@@ -18,16 +18,19 @@ pub enum Spreading {
     Pack,
     /// The emptiest place, so that neighbours are few.
     Spread,
+    /// The node that got a session longest ago; on it as `Pack`.
+    RoundRobin,
 }
 
 impl Spreading {
-    pub const ALL: [Self; 2] = [Self::Pack, Self::Spread];
+    pub const ALL: [Self; 3] = [Self::Pack, Self::Spread, Self::RoundRobin];
 
     /// As settings and addresses write it.
     pub fn word(self) -> &'static str {
         match self {
             Self::Pack => "pack",
             Self::Spread => "spread",
+            Self::RoundRobin => "roundrobin",
         }
     }
 

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::devices::MigProfile;
-use crate::names::{PresetId, TenantName};
+use crate::names::{PresetId, ResourceGroupId, TenantName};
 use crate::refusal::Refusal;
 use crate::refusals;
 use crate::resources::Demand;
@@ -159,6 +159,8 @@ pub struct Preset {
     /// For readers in Korean; empty: they read `title`.
     pub title_ko: String,
     pub amounts: PresetAmounts,
+    /// The resource group that launches with it go to; None: any.
+    pub group: Option<ResourceGroupId>,
     /// Lower ones come first.
     pub position: u32,
     /// The launch form begins with it. At most one of a scope.
@@ -224,6 +226,7 @@ mod tests {
             title: String::new(),
             title_ko: String::new(),
             amounts: amounts(1, 1),
+            group: None,
             position,
             is_default: false,
             generation: 1,

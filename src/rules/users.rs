@@ -130,11 +130,27 @@ pub struct User {
     pub networks: Vec<String>,
     /// The account is removed from then on, once its last session is over; None: it stays.
     pub departs_at: Option<Timestamp>,
+    /// The account of a guest ends then: it is suspended, and its sessions are stopped. None: it has no end.
+    #[serde(default)]
+    pub expires_at: Option<Timestamp>,
     pub created_at: Timestamp,
     pub generation: u64,
 }
 
+/// Seconds before its end from which on the user of an account is told of it.
+pub const ACCOUNT_WARNING_SECONDS: u64 = 7 * 86_400;
+
 impl User {
+    /// When the account ends; None for an administrator of the site, whose never does.
+    pub fn account_end(&self) -> Option<Timestamp> {
+        self.expires_at.filter(|_| self.role != Role::Administrator)
+    }
+
+    /// Whether they may do nothing: suspended, or an account that ended, before the controller writes that down.
+    pub fn is_shut_out(&self, now: Timestamp) -> bool {
+        self.suspended || self.account_end().is_some_and(|end| end <= now)
+    }
+
     /// The grants that hold at `now`, in the order of the rows.
     pub fn grants_at(&self, now: Timestamp) -> Vec<Grant> {
         let held = self.grants.iter().filter(|held| held.holds_at(now));

@@ -47,6 +47,10 @@ pub struct ClusterSnapshot {
     /// When a session of each user last got a place; absent where none ever did.
     #[serde(default)]
     pub served: BTreeMap<UserId, Timestamp>,
+    /// When each node last got a session, as a number that rises with each; absent where none ever did, and empty where no
+    /// nodes take turns.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub turns: BTreeMap<NodeId, u64>,
     /// Which node and which session is in which resource group; empty for a site without groups.
     #[serde(default, skip_serializing_if = "GroupPlan::is_empty")]
     pub groups: GroupPlan,
@@ -227,6 +231,30 @@ impl ClusterSnapshot {
     /// How sessions are spread on a node: as its resource group says, else as the settings do.
     pub fn spreading(&self, node: NodeId) -> Spreading {
         self.groups.spreading(node).unwrap_or(self.policy.spreading)
+    }
+
+    /// Whether some nodes take turns.
+    pub fn takes_turns(&self) -> bool {
+        let turns = Some(Spreading::RoundRobin);
+        self.policy.spreading == Spreading::RoundRobin
+            || self
+                .groups
+                .groups
+                .iter()
+                .any(|group| group.spreading == turns)
+    }
+
+    /// The turn of the node that got a session last; 0 where none ever did. O(nodes).
+    pub fn last_turn(&self) -> u64 {
+        self.turns.values().copied().max().unwrap_or_default()
+    }
+
+    /// Notes that a node got a session, where nodes take turns. O(nodes).
+    pub fn note_turn(&mut self, node: NodeId) {
+        if self.takes_turns() {
+            let turn = self.last_turn() + 1;
+            self.turns.insert(node, turn);
+        }
     }
 
     /// In which order the queue of a resource group is served: as its window says, else as the group does, else as the site

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::fair_share::FairShares;
-use crate::names::{SessionId, UserId};
+use crate::names::{NodeId, SessionId, UserId};
 use crate::policy::SharePolicy;
 use crate::quota::{Allowance, ScopedPolicy};
 use crate::reservation::ReservationTime;
@@ -49,6 +49,8 @@ pub struct WorldChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub served: Option<BTreeMap<UserId, Timestamp>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<BTreeMap<NodeId, u64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<GroupPlan>,
 }
 
@@ -85,6 +87,7 @@ impl WorldChange {
             reservations: changed(&before.reservations, &after.reservations),
             fair: changed(&before.fair, &after.fair),
             served: changed(&before.served, &after.served),
+            turns: changed(&before.turns, &after.turns),
             groups: changed(&before.groups, &after.groups),
         }
     }
@@ -138,6 +141,7 @@ impl WorldChange {
         put(&mut world.reservations, self.reservations);
         put(&mut world.fair, self.fair);
         put(&mut world.served, self.served);
+        put(&mut world.turns, self.turns);
         put(&mut world.groups, self.groups);
     }
 }
@@ -246,7 +250,7 @@ mod tests {
             let mut before = ClusterSnapshot::default();
             for step in 1..40_u64 {
                 world.revision = step;
-                match roll(&mut state, 8) {
+                match roll(&mut state, 9) {
                     0 | 1 => world.sessions.push(session(step)),
                     2 => world.sessions.insert(0, session(step)),
                     3 if !world.sessions.is_empty() => {
@@ -262,6 +266,10 @@ mod tests {
                         for node in &mut world.nodes {
                             node.seen_at = Timestamp::from_millis(step as i64);
                         }
+                    }
+                    7 => {
+                        let node = NodeId(uuid::Uuid::from_u128(2));
+                        world.turns.insert(node, step);
                     }
                     _ => {
                         let user = UserId(uuid::Uuid::from_u128(1));

@@ -41,6 +41,7 @@ pub(crate) mod second_factor;
 pub mod secret;
 mod setup;
 mod sign_in_link;
+mod sign_up;
 pub(crate) mod ssh_host_key;
 pub(crate) mod ssh_key;
 pub(crate) mod ticket;
@@ -74,6 +75,7 @@ pub use second_factor::finish_sign_in;
 pub use setup::{set_up, setup_link, setup_open};
 pub(crate) use sign_in_link::new_code as new_link_code;
 pub use sign_in_link::{LinkedUser, begin_by_link, linked_user};
+pub use sign_up::{NewSignUp, ask_for_account, open_for_sign_up};
 pub use ssh_host_key::{SshHostKey, ssh_host_key};
 pub use ssh_key::{by_ssh_key, is_ssh_key_known, prove_ssh_key_again};
 pub use tokens::NewToken;
@@ -221,7 +223,7 @@ pub async fn by_cookie(
         return Ok(None);
     };
     let now = server.clock().now();
-    if user.suspended
+    if user.is_shut_out(now)
         || browser.ends_at <= now
         || browser.used_at.plus_seconds(IDLE_HOURS * 3600) <= now
     {
@@ -310,7 +312,7 @@ fn of_token(
     {
         return Err(token_expired(end).into());
     }
-    if user.suspended {
+    if user.is_shut_out(now) {
         return Err(suspended().into());
     }
     let via = Via::Token { id: token.id };
@@ -496,7 +498,7 @@ pub async fn begin_sign_in(
             }
         }
     };
-    if user.suspended {
+    if user.is_shut_out(server.clock().now()) {
         return Err(failed(suspended().into()));
     }
     from_own_network(&user, from.source).map_err(|refusal| failed(refusal.into()))?;
@@ -911,6 +913,7 @@ pub(crate) fn new_user(name: UserName, role: Role, now: Timestamp) -> User {
         suspended: false,
         networks: Vec::new(),
         departs_at: None,
+        expires_at: None,
         created_at: now,
         generation: 1,
     }

@@ -2,8 +2,8 @@
 
 use api::sessions::Owner;
 use api::users::{
-    DepartureBody, MadeAccessKey, MadeToken, NewPasswordBody, NewTokenBody, NewUserBody,
-    PasswordChangeBody, SetupBody, SignInBody, SignedIn, SuspendBody, UserPatchBody,
+    DepartureBody, FolderHandOverBody, MadeAccessKey, MadeToken, NewPasswordBody, NewTokenBody,
+    NewUserBody, PasswordChangeBody, SetupBody, SignInBody, SignedIn, SuspendBody, UserPatchBody,
     UserPreferences,
 };
 use axum::extract::{Path, State};
@@ -134,6 +134,17 @@ pub(super) async fn depart(
         true => departure::plan(&api.server, &caller, &id, sent.value).await?,
         false => departure::depart(&api.server, &caller, &id, sent.value).await?,
     };
+    responses::whole(&headers, &ends)
+}
+
+pub(super) async fn offer_folders(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    sent: JsonBody<FolderHandOverBody>,
+) -> ApiResult {
+    let ends = departure::offer_folders(&api.server, &caller, &id, &sent.value.to).await?;
     responses::whole(&headers, &ends)
 }
 

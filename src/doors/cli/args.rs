@@ -204,6 +204,9 @@ pub enum Command {
     /// Notices by mail: choose kinds, see how mail goes out, try the mail server
     #[command(subcommand)]
     Mail(MailCommand),
+    /// Holidays of the site and of domains, which windows and reservations know
+    #[command(subcommand, visible_alias = "holidays")]
+    Holiday(HolidayCommand),
     /// Branding: name, logo, hue and short texts of the site
     #[command(subcommand)]
     Branding(BrandingCommand),
@@ -264,6 +267,9 @@ pub enum Command {
     /// Links by which accounts join a project
     #[command(subcommand, visible_alias = "invitations")]
     Invitation(InvitationCommand),
+    /// Requests of strangers for accounts, and who may ask
+    #[command(subcommand, visible_alias = "sign-ups")]
+    SignUp(SignUpCommand),
     /// Policies: named limits, attached to the site, a domain, a project, its members or a user
     #[command(subcommand, visible_alias = "policies")]
     Policy(PolicyCommand),
@@ -1462,7 +1468,8 @@ pub enum AuditCommand {
     Ls(AuditLs),
     /// Write the audit log into a file: statements of what you may read, digests of the rest
     #[command(after_help = "Example:\n  \
-        fardel audit export november.jsonl --since 2026-11-01 --until 2026-11-30")]
+        fardel audit export november.jsonl --since 2026-11-01 --until 2026-11-30\n  \
+        fardel audit export mina.jsonl --user mina --since 2026-11-01 --until 2026-11-30")]
     Export {
         #[arg(value_name = "FILE")]
         file: PathBuf,
@@ -1472,6 +1479,9 @@ pub enum AuditCommand {
         /// Up to then, written the same way; a day counts to its end
         #[arg(long, value_name = "TIME")]
         until: Option<String>,
+        /// Acts of this user, and digests of all others
+        #[arg(long, value_name = "USER")]
+        user: Option<String>,
     },
     /// Check an export, without a server: is each row what was written, and in its place?
     #[command(after_help = "Example:\n  \
@@ -1576,7 +1586,7 @@ pub enum UserCommand {
         #[command(flatten)]
         password: Password,
     },
-    /// Change a user's full name, e-mail address or networks
+    /// Change a user's full name, e-mail address, networks or end
     Set {
         #[arg(value_name = "USER")]
         user: String,
@@ -1589,6 +1599,9 @@ pub enum UserCommand {
         /// Networks that they may come from, with commas between; empty for everywhere
         #[arg(long, value_name = "NETWORKS")]
         networks: Option<String>,
+        /// When the account of a guest ends, such as 90d or 2027-02-28; none for no end
+        #[arg(long, value_name = "TIME")]
+        expires: Option<String>,
     },
     /// Give a user another role
     Role {
@@ -1637,6 +1650,13 @@ pub enum UserCommand {
         /// Show what it would end, change nothing
         #[arg(long)]
         dry_run: bool,
+    },
+    /// Offer the folders of a user who is to leave to another user of the domain
+    OfferFolders {
+        #[arg(value_name = "USER")]
+        user: String,
+        #[arg(value_name = "TO")]
+        to: String,
     },
     /// Remove a user who owns nothing
     Rm {
@@ -1823,6 +1843,52 @@ pub enum InvitationCommand {
         /// The link, or what stands behind code= in it
         #[arg(value_name = "LINK")]
         link: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SignUpCommand {
+    /// List requests for accounts of your domains
+    Ls,
+    /// Make the account that a request asks for
+    #[command(after_help = "Example:\n  \
+        fardel sign-up approve 01997c3e-0000-7000-8000-000000000000 --name mina.han")]
+    Approve {
+        #[arg(value_name = "ID")]
+        request: String,
+        /// Another name than the one that was asked for
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+    },
+    /// Decline requests; they can be reopened for 30 days
+    Decline {
+        #[arg(value_name = "ID", required = true)]
+        requests: Vec<String>,
+    },
+    /// Let requests wait again that were declined
+    Reopen {
+        #[arg(value_name = "ID", required = true)]
+        requests: Vec<String>,
+    },
+    /// List who may ask in each of your domains
+    Rules,
+    /// Say which addresses may ask for an account of a domain
+    #[command(
+        group(ArgGroup::new("who").required(true).args(["addresses", "none"])),
+        after_help = "Examples:\n  \
+            fardel sign-up allow @lab.example @cs.lab.example\n  \
+            fardel sign-up allow --none --domain biology"
+    )]
+    Allow {
+        /// Hosts such as @lab.example, or * for every address
+        #[arg(value_name = "ADDRESSES")]
+        addresses: Vec<String>,
+        /// No stranger may ask
+        #[arg(long)]
+        none: bool,
+        /// The domain; your own when left out
+        #[arg(long, value_name = "DOMAIN")]
+        domain: Option<String>,
     },
 }
 
@@ -2395,7 +2461,7 @@ pub enum GroupCommand {
     },
     /// Say when other rules hold for a resource group
     ///
-    /// A window is one word with quotes: days, times, then kinds=, order=, backfill= and limit= as far as they are other
+    /// A window is one word with quotes: days, times, then kinds=, order=, backfill=, limit= and holidays= as far as they are other
     /// than the group's. They replace the windows that it has. Sessions that run go on.
     #[command(
         group(ArgGroup::new("which").required(true).args(["windows", "none"])),
@@ -2433,7 +2499,7 @@ pub struct GroupFlags {
     #[arg(long, value_name = "KIND", value_parser = ["interactive", "batch"])]
     pub kind: Vec<String>,
     /// How sessions are spread over its devices and nodes [default: settings]
-    #[arg(long, value_name = "HOW", value_parser = ["pack", "spread", "settings"])]
+    #[arg(long, value_name = "HOW", value_parser = ["pack", "spread", "roundrobin", "settings"])]
     pub spreading: Option<String>,
     /// In which order its queue is served [default: site]
     #[arg(
@@ -2961,6 +3027,9 @@ pub struct PresetFlags {
     /// Lower ones are shown first
     #[arg(long, value_name = "NUMBER")]
     pub position: Option<u32>,
+    /// Resource group that launches with it go to; empty for any
+    #[arg(long, value_name = "GROUP")]
+    pub group: Option<String>,
     /// The launch form begins with it
     #[arg(long, value_parser = ["yes", "no"])]
     pub default: Option<String>,
@@ -3051,6 +3120,9 @@ pub struct ReservationFlags {
     /// Weeks in a row
     #[arg(long, value_name = "NUMBER", help_heading = "Time")]
     pub repeats: Option<u32>,
+    /// Leave out weeks that begin on a holiday
+    #[arg(long, help_heading = "Time")]
+    pub skip_holidays: bool,
     /// Time zone of both, such as Asia/Seoul [default: that of your account, or of the reservation]
     #[arg(long, value_name = "ZONE", help_heading = "Time")]
     pub time_zone: Option<String>,
@@ -3442,6 +3514,7 @@ pub enum MailCommand {
                 "failed",
                 "reservation-warned",
                 "reservation-asked",
+                "sign-up",
                 "budget",
                 "storage",
                 "idle-warned",
@@ -3475,6 +3548,40 @@ pub enum MailCommand {
     Test {
         #[arg(value_name = "ADDRESS")]
         address: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum HolidayCommand {
+    /// List holidays, one day a line
+    Ls {
+        /// Those of this domain; of the site when left out
+        #[arg(long, value_name = "DOMAIN")]
+        domain: Option<String>,
+    },
+    /// Add holidays of a file: one day a line, CSV, or iCalendar
+    #[command(after_help = "Examples:\n  \
+        fardel holiday import holidays-2027.ics\n  \
+        fardel holiday import biology.csv --domain biology --replace")]
+    Import {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Take away all days that the file does not name
+        #[arg(long)]
+        replace: bool,
+        /// Of this domain; of the site when left out
+        #[arg(long, value_name = "DOMAIN")]
+        domain: Option<String>,
+    },
+    /// Take holidays away
+    #[command(after_help = "Example:\n  \
+        fardel holiday rm 2026-12-24 2026-12-31")]
+    Rm {
+        #[arg(value_name = "DAY", required = true)]
+        days: Vec<String>,
+        /// Of this domain; of the site when left out
+        #[arg(long, value_name = "DOMAIN")]
+        domain: Option<String>,
     },
 }
 

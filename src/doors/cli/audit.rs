@@ -28,11 +28,17 @@ pub(super) async fn audit(
 ) -> Result<u8, CliError> {
     match request {
         AuditCommand::Ls(wanted) => search(client, view, &wanted).await,
-        AuditCommand::Export { file, since, until } => {
+        AuditCommand::Export {
+            file,
+            since,
+            until,
+            user,
+        } => {
             let time = |typed: &Option<String>, end| time(view, typed, end);
             let asked = [
                 ("since", time(&since, false)?),
                 ("until", time(&until, true)?),
+                ("user", user.unwrap_or_default()),
             ];
             let path = format!("{PATH}/export{}", values::query(&asked));
             export(client, view, &path, &file).await

@@ -34,6 +34,7 @@ use api::rosters::{RosterRow, RosterSlip, RosterView};
 use api::second_factor::SecondFactorView;
 use api::sessions::{ConnectionView, SessionView, UsageSample, WaitingView};
 use api::settings::SettingView;
+use api::sign_ups::{SignUpRuleView, SignUpView};
 use api::ssh::SshKeyView;
 use api::start_up::{DotfileView, OwnVariableView};
 use api::statements::{ClosedMonthView, MonthCheckView, PricesView, StatementItem};
@@ -405,7 +406,11 @@ fn told(notice: &NoticeView) -> String {
             Some(limits) => format!("your limits are raised: {limits}"),
             None => "your limits are raised".to_owned(),
         },
-        (NoticeWord::WillEnd, _) => format!("ends at {}", notice.at),
+        (NoticeWord::WillEnd | NoticeWord::AccountEnds, _) => format!("ends at {}", notice.at),
+        (NoticeWord::SignUpsWait, _) => match &notice.message {
+            Some(count) => format!("{count} wait for your decision"),
+            None => "wait for your decision".to_owned(),
+        },
         (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),
     }
 }
@@ -416,6 +421,8 @@ pub(super) const NOTICES: &[Column<NoticeView>] = &[
         let none = match r.kind {
             NoticeWord::StorageWarned => "folders",
             NoticeWord::LimitRaised => "limits",
+            NoticeWord::AccountEnds => "your account",
+            NoticeWord::SignUpsWait => "requests for accounts",
             _ => "(deleted)",
         };
         r.name.clone().unwrap_or_else(|| none.to_owned())
@@ -724,6 +731,7 @@ pub(super) const PRESETS: &[Column<PresetView>] = &[
         (Some(domain), None) => domain.clone(),
         (None, _) => "site".to_owned(),
     }),
+    column("GROUP", 3, |r, _| maybe(r.group.as_ref())),
     column("CPU", 0, |r, _| maybe(r.resources.cpu.as_ref())),
     column("MEMORY", 0, |r, _| maybe(r.resources.memory.as_ref())),
     column("GPU", 0, |r, _| maybe(r.resources.gpu.as_ref())),
@@ -868,6 +876,24 @@ pub(super) const VOLUMES: &[Column<VolumeView>] = &[
     column("PROJECTS", 2, |r, _| dash(&r.projects.join(","))),
     column("SEEN", 3, |r, _| r.seen_at.to_string()),
     column("ID", 3, |r, _| r.id.to_string()),
+];
+
+pub(super) const SIGN_UPS: &[Column<SignUpView>] = &[
+    column("ID", 0, |r, _| r.id.to_string()),
+    column("NAME", 0, |r, _| r.name.clone()),
+    column("EMAIL", 1, |r, _| r.email.clone()),
+    column("FULL NAME", 2, |r, _| dash(&r.full_name)),
+    column("DOMAIN", 2, |r, _| r.domain.clone()),
+    column("ASKED", 1, |r, v| age(r.asked_at, v.now)),
+    column("TAKEN", 3, |r, _| r.is_taken.to_string()),
+    column("DECLINED", 3, |r, _| maybe(r.declined_at.as_ref())),
+    column("FROM", 9, |r, _| r.source.clone()),
+    column("NOTE", 9, |r, _| dash(&r.note)),
+];
+
+pub(super) const SIGN_UP_RULES: &[Column<SignUpRuleView>] = &[
+    column("DOMAIN", 0, |r, _| r.domain.clone()),
+    column("ADDRESSES", 0, |r, _| maybe(r.addresses.as_ref())),
 ];
 
 pub(super) const ANNOUNCEMENTS: &[Column<AnnouncementView>] = &[
@@ -1084,6 +1110,12 @@ pub(super) const DEPARTURES: &[Column<DepartureView>] = &[
     column("TOKENS", 1, |r, _| r.tokens.to_string()),
     column("INVITATIONS", 2, |r, _| r.invitations.to_string()),
     column("ROLES", 2, |r, _| r.roles.to_string()),
+    column("KEYS", 2, |r, _| r.keys.to_string()),
+    column("FOLDERS", 1, |r, _| r.folders.to_string()),
+    column("OFFERED", 1, |r, _| r.offered.to_string()),
+    column("RESERVATIONS", 2, |r, _| r.reservations.to_string()),
+    column("IMAGES", 3, |r, _| r.images.to_string()),
+    column("LEADS", 3, |r, _| dash(&r.leads.join(","))),
     column("REMOVED FROM", 1, |r, _| r.departs_at.to_string()),
 ];
 

@@ -86,7 +86,11 @@ fn path(preset: &str) -> String {
 /// are replaced as a whole.
 fn said(flags: &PresetFlags, before: &Value) -> Result<Map<String, Value>, CliError> {
     let mut body = Map::new();
-    for (name, text) in [("title", &flags.title), ("title_ko", &flags.korean)] {
+    for (name, text) in [
+        ("title", &flags.title),
+        ("title_ko", &flags.korean),
+        ("group", &flags.group),
+    ] {
         if let Some(text) = text {
             body.insert(name.to_owned(), text.clone().into());
         }

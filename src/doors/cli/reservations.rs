@@ -144,6 +144,9 @@ fn said(flags: &ReservationFlags, before: &Value) -> Result<Map<String, Value>, 
     if let Some(repeats) = flags.repeats {
         body.insert("repeats".to_owned(), repeats.into());
     }
+    if flags.skip_holidays {
+        body.insert("skip_holidays".to_owned(), true.into());
+    }
     let gpu = |text: &str| serde_json::to_value(GpuShare::parse(text).ok()?).ok();
     let cpu = |text: &str| serde_json::to_value(CpuShare::parse(text).ok()?).ok();
     let bytes = |text: &str| serde_json::to_value(Bytes::parse(text).ok()?).ok();

@@ -107,6 +107,7 @@ pub(super) async fn user(
             full_name,
             email,
             networks,
+            expires,
         } => {
             let mut body = Map::new();
             for (name, value) in [("full_name", full_name), ("email", email)] {
@@ -116,8 +117,17 @@ pub(super) async fn user(
                 let words = networks.split([',', ' ']).filter(|word| !word.is_empty());
                 body.insert("networks".to_owned(), words.collect());
             }
+            if let Some(expires) = expires {
+                let end = match expires.as_str() {
+                    "none" => Value::Null,
+                    expires => json!(values::ahead(expires, true, super::now())?),
+                };
+                body.insert("expires_at".to_owned(), end);
+            }
             if body.is_empty() {
-                return Err(CliError::usage("Say --full-name, --email or --networks."));
+                return Err(CliError::usage(
+                    "Say --full-name, --email, --networks or --expires.",
+                ));
             }
             let changed = patch(client, &user, &Value::Object(body)).await?;
             print(&view.said(&changed, &format!("{user}  changed"))?);
@@ -172,6 +182,11 @@ pub(super) async fn user(
             let dry = if dry_run { "?dry_run=true" } else { "" };
             let path = format!("{}/depart{dry}", user_path(&user));
             let answer = client.post(&path, &body).await?;
+            print(&view.one(&answer, columns::DEPARTURES)?);
+        }
+        UserCommand::OfferFolders { user, to } => {
+            let path = format!("{}/offer-folders", user_path(&user));
+            let answer = client.post(&path, &json!({"to": to})).await?;
             print(&view.one(&answer, columns::DEPARTURES)?);
         }
         UserCommand::Rm { users } => {

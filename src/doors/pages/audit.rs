@@ -187,7 +187,7 @@ async fn table(
     }
 }
 
-/// `GET /audit/export`: the times of the filter, as lines that can be verified.
+/// `GET /audit/export`: the times and the user of the filter, as lines that can be verified.
 async fn export(
     State(console): State<PagesContext>,
     visit: RequestContext,
@@ -200,6 +200,7 @@ async fn export(
     let times = AuditExportQuery {
         since: wanted.since,
         until: wanted.until,
+        user: wanted.user.clone(),
     };
     let begun = match audit::export(&console.server, &caller, &times).await {
         Ok(begun) => begun,

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::{Form, Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
 use rules::refusal::Refusal;
 use serde::Deserialize;
 use server::Failure;
@@ -36,6 +36,12 @@ pub struct DeparturePage {
     pub action: String,
     /// What ends, one line each.
     pub ends: Vec<String>,
+    /// What stays, or needs another hand, one line each.
+    pub stays: Vec<String>,
+    /// Folders that could be offered to another user.
+    pub folders: u64,
+    /// Where that form goes.
+    pub offer: String,
     /// Running sessions: there is something to choose.
     pub running: u64,
     pub finish: bool,
@@ -43,7 +49,9 @@ pub struct DeparturePage {
 }
 
 pub(super) fn router() -> Router<PagesContext> {
-    Router::new().route("/users/{id}/remove", get(show).post(depart))
+    Router::new()
+        .route("/users/{id}/remove", get(show).post(depart))
+        .route("/users/{id}/folders/offer", post(offer_folders))
 }
 
 #[derive(Deserialize, Default)]
@@ -89,6 +97,9 @@ async fn answer(
         back: format!("{PATH}/{}", encoded(name)),
         action: format!("{PATH}/{id}/remove"),
         ends: ends(visit.text, &plan),
+        stays: stays(visit.text, &plan),
+        folders: plan.folders,
+        offer: offer_action(id),
         running: plan.running,
         finish: form.finish(),
         name: name.to_owned(),
@@ -106,10 +117,66 @@ fn ends(t: Text, plan: &DepartureView) -> Vec<String> {
         (plan.tokens, t.departure_tokens(plan.tokens)),
         (plan.invitations, t.departure_invitations(plan.invitations)),
         (plan.roles, t.departure_roles(plan.roles)),
+        (plan.keys, t.departure_keys(plan.keys)),
+        (
+            plan.reservations,
+            t.departure_reservations(plan.reservations),
+        ),
+        (plan.folders, t.departure_folders(plan.folders)),
     ]
     .into_iter()
     .filter_map(|(number, line)| (number > 0).then_some(line))
     .collect()
+}
+
+/// What stays, or needs another hand.
+fn stays(t: Text, plan: &DepartureView) -> Vec<String> {
+    let mut lines = Vec::new();
+    if plan.offered > 0 {
+        lines.push(t.departure_offered(plan.offered));
+    }
+    if plan.images > 0 {
+        lines.push(t.departure_images(plan.images));
+    }
+    if !plan.leads.is_empty() {
+        lines.push(t.departure_leads(plan.leads.join(", ")));
+    }
+    lines
+}
+
+fn offer_action(id: &str) -> String {
+    format!("{PATH}/{id}/folders/offer")
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct OfferForm {
+    to: String,
+}
+
+/// `POST /users/{id}/folders/offer`
+async fn offer_folders(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(form): Form<OfferForm>,
+) -> Response {
+    match departure::offer_folders(&console.server, &caller, &id, &form.to).await {
+        Ok(_) => {
+            let back = format!("{PATH}/{}/remove", encoded(&id));
+            responses::see_with(&back, "folders-offered", form.to.trim())
+        }
+        Err(Failure::Refusal(refusal)) => {
+            let refused = RefusedForm::new(visit.text, &offer_action(&id), &refusal);
+            let refused = refused.otherwise_at("to").with([("to", form.to.as_str())]);
+            let visit = visit.refusing(refused);
+            let status = responses::status(&refusal);
+            let form = DepartureForm::default();
+            answer(&console, &visit, &caller, &id, form, status).await
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
 }
 
 async fn depart(

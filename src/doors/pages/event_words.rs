@@ -59,7 +59,10 @@ fn value(t: Text, clock: &LocalClock, code: &str, kept: &str) -> String {
         Some(("reservation", _)) => booked(t, clock, kept),
         Some(("audit", "exported")) => exported(t, clock, kept),
         Some(("course", "added" | "changed" | "removed")) => term(clock, kept),
-        Some(("user", "departed" | "sign-in-link-made" | "sign-in-link-revoked")) => {
+        Some((
+            "user",
+            "departed" | "end-set" | "account-ended" | "sign-in-link-made" | "sign-in-link-revoked",
+        )) => {
             let until = Timestamp::parse(kept).ok();
             until.map(|until| t.idle_told_kept(clock.date(until)))
         }
@@ -141,13 +144,19 @@ fn booked(t: Text, clock: &LocalClock, kept: &str) -> Option<String> {
 /// `2025-01-01T00:00:00Z/2026-01-01T00:00:00Z`: the times of the acts that were exported, either of them empty. They may
 /// be years ago.
 fn exported(t: Text, clock: &LocalClock, kept: &str) -> Option<String> {
-    let (since, until) = kept.split_once('/')?;
+    // A user whose acts alone were taken stands behind the times.
+    let (times, user) = kept.split_once(' ').unwrap_or((kept, ""));
+    let (since, until) = times.split_once('/')?;
     let read = |at: &str| with_year(clock, at);
-    Some(match (since, until) {
+    let told = match (since, until) {
         ("", "") => t.audit_view_all().to_owned(),
         (since, "") => t.event_from(read(since)?),
         ("", until) => t.idle_told_kept(read(until)?),
         (since, until) => format!("{} – {}", read(since)?, read(until)?),
+    };
+    Some(match user.is_empty() {
+        true => told,
+        false => format!("{told} · {user}"),
     })
 }
 

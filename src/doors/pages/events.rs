@@ -500,6 +500,17 @@ pub(super) fn object(
             (name.unwrap_or_else(|| short(id)), Some(place))
         }
         // An account that the reader may look at is a link, which the caller of this makes.
+        "users"
+            if matches!(
+                event.code.as_str(),
+                "user.asked"
+                    | "user.request-declined"
+                    | "user.request-reopened"
+                    | "user.sign-up-set"
+            ) =>
+        {
+            (short(id), Some("/sign-ups".to_owned()))
+        }
         "users" => match names.get(id) {
             Some(name) => (name.clone(), None),
             None => (short(id), None),
@@ -538,6 +549,7 @@ pub(super) fn object(
         "system" if event.code.starts_with("announcement.") => {
             (id.clone(), Some("/announcements".to_owned()))
         }
+        "system" if event.code == "holiday.changed" => (id.clone(), Some("/holidays".to_owned())),
         "system" if event.code == "branding.changed" => {
             (id.clone(), Some("/system/branding".to_owned()))
         }
@@ -613,6 +625,12 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "project.invited" => t.events_invited(),
         "project.invitation-revoked" => t.events_invitation_revoked(),
         "user.joined" => t.events_user_joined(),
+        "user.end-set" => t.events_user_end_set(),
+        "user.account-ended" => t.events_account_ended(),
+        "user.asked" => t.events_user_asked(),
+        "user.request-declined" => t.events_request_declined(),
+        "user.request-reopened" => t.events_request_reopened(),
+        "user.sign-up-set" => t.events_sign_up_set(),
         "user.sign-in-link-made" => t.events_link_made(),
         "user.sign-in-link-revoked" => t.events_link_revoked(),
         "user.sign-in-link-used" => t.events_link_used(),
@@ -696,6 +714,7 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "mail.tested" => t.events_mail_tested(),
         "mail.retried" => t.events_mail_retried(),
         "branding.changed" => t.events_branding_changed(),
+        "holiday.changed" => t.events_holiday_changed(),
         "volume.added" => t.events_volume_added(),
         "volume.changed" => t.events_volume_changed(),
         "volume.removed" => t.events_volume_removed(),

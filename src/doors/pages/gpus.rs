@@ -927,6 +927,7 @@ fn rules(t: Text, all: &Gpus) -> Vec<(String, String)> {
             match spreading {
                 Spreading::Pack => t.gpu_pack().to_owned(),
                 Spreading::Spread => t.gpu_spread().to_owned(),
+                Spreading::RoundRobin => t.gpu_roundrobin().to_owned(),
             },
         ),
         (

@@ -15,7 +15,7 @@ use super::components::{self, Alert, FormFieldError};
 use super::form_faults::RefusedForm;
 use super::layout::{Attribute, PageLayout};
 use super::request_context::RequestContext;
-use super::{PagesContext, guest, responses};
+use super::{PagesContext, guest, responses, sign_ups};
 use crate::doors::origin;
 use crate::doors::peer::Encrypted;
 use crate::doors::text::{Text, codes};
@@ -57,6 +57,8 @@ pub struct LoginPage {
     pub refused: bool,
     /// Users of a directory sign in here too.
     pub directory: bool,
+    /// Some domain lets strangers ask for an account.
+    pub signs_up: bool,
     pub providers: Vec<ProviderLink>,
 }
 
@@ -101,6 +103,7 @@ pub async fn show(
         next: asked.next,
         refused: false,
         directory: access::asks_directory(&console.server),
+        signs_up: sign_ups::is_open(&console),
         alert: (!asked.ended.is_empty()).then(|| {
             Alert::warning(visit.text.login_ended()).detail(visit.text.login_ended_lead())
         }),
@@ -143,6 +146,7 @@ pub async fn submit(
             alert,
             refused,
             directory: access::asks_directory(&console.server),
+            signs_up: sign_ups::is_open(&console),
         };
         responses::page(&console, &visit, status, &page)
     };
@@ -274,6 +278,7 @@ pub async fn submit_code(
             alert,
             refused: false,
             directory: access::asks_directory(&console.server),
+            signs_up: sign_ups::is_open(&console),
         };
         return responses::page(&console, &visit, status, &page);
     }

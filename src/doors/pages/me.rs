@@ -319,6 +319,7 @@ pub(super) fn topic_name(t: Text, topic: NoticeTopic) -> &'static str {
         NoticeTopic::Failed => t.mail_failed(),
         NoticeTopic::ReservationWarned => t.mail_reservation_warned(),
         NoticeTopic::ReservationAsked => t.mail_reservation_asked(),
+        NoticeTopic::SignUp => t.mail_sign_up(),
         NoticeTopic::Budget => t.mail_budget(),
         NoticeTopic::Storage => t.mail_storage(),
         NoticeTopic::IdleWarned => t.mail_idle_warned(),

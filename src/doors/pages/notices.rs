@@ -221,6 +221,18 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             t.notices_will_end(clock.near(*at, now)),
             String::new(),
         ),
+        NoticeKind::SignUpsWait(count) => (
+            "key-round",
+            "warn",
+            t.notices_sign_ups_wait(*count),
+            String::new(),
+        ),
+        NoticeKind::AccountEnds(at) => (
+            "hourglass",
+            "warn",
+            t.notices_account_ends(clock.near(*at, now)),
+            String::new(),
+        ),
         NoticeKind::Preempted => (
             "circle-stop",
             "warn",
@@ -258,6 +270,8 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             (NoticeKind::BudgetWarned(id, _), ..) => Some(format!("/budgets/{id}")),
             (NoticeKind::StorageWarned(_), ..) => Some("/folders".to_owned()),
             (NoticeKind::LimitRaised(..), ..) => Some("/me".to_owned()),
+            (NoticeKind::AccountEnds(_), ..) => Some("/me".to_owned()),
+            (NoticeKind::SignUpsWait(_), ..) => Some("/sign-ups".to_owned()),
             (about, None, Some(_)) if is_of_course(about) => Some("/courses".to_owned()),
             (_, Some(session), Some(_)) => Some(format!("/sessions/{session}")),
             _ => None,
@@ -266,11 +280,15 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             (NoticeKind::StorageWarned(_), None) => t.folders_own().to_owned(),
             (NoticeKind::StorageWarned(_), Some(project)) => t.folder_owner_of_project(project),
             (NoticeKind::LimitRaised(..), _) => t.users_limits().to_owned(),
+            (NoticeKind::AccountEnds(_), _) => t.users_account().to_owned(),
+            (NoticeKind::SignUpsWait(_), _) => t.sign_ups_title().to_owned(),
             (_, Some(name)) => name.clone(),
             (_, None) => t.notices_deleted().to_owned(),
         },
         when: match notice.about {
-            NoticeKind::WillEnd(_) | NoticeKind::Maintenance(_) => String::new(),
+            NoticeKind::WillEnd(_) | NoticeKind::AccountEnds(_) | NoticeKind::Maintenance(_) => {
+                String::new()
+            }
             _ => clock.ago(notice.at, now),
         },
         unread: notice.unread,

@@ -162,6 +162,12 @@ fn places(t: Text) -> Vec<Place> {
             t.reservations_title(),
             "reservations book calendar",
         ),
+        place(
+            "/holidays",
+            "hourglass",
+            t.holidays_title(),
+            "holidays days off calendar",
+        ),
         system(
             "/idle-rules",
             "hourglass",

@@ -105,6 +105,8 @@ pub struct TypedPreset {
     pub gpu_memory: String,
     pub mig: String,
     pub max_runtime_seconds: String,
+    /// Name of a resource group; empty: any.
+    pub group: String,
     pub position: String,
     pub default: String,
     /// Of the row that the form shows; empty for a new one.
@@ -311,6 +313,9 @@ fn cell(t: Text, key: &str, preset: &PresetView, may_change: bool) -> TableCell 
             if text != preset.name.as_str() {
                 notes.push(preset.name.to_string());
             }
+            if let Some(group) = &preset.group {
+                notes.push(t.presets_of_group(group.as_str()));
+            }
             if preset.default {
                 notes.push(t.presets_is_default().to_owned());
             }
@@ -381,10 +386,11 @@ impl PresetForm {
             disk,
             gpu_memory,
             mig,
+            group,
             position,
             ..
         } = &self.typed;
-        let folded = [shm, disk, gpu_memory, mig];
+        let folded = [shm, disk, gpu_memory, mig, group];
         folded.iter().any(|field| !field.is_empty()) || !matches!(position.as_str(), "" | "0")
     }
 }
@@ -407,6 +413,7 @@ impl TypedPreset {
             max_runtime_seconds: preset
                 .max_runtime_seconds
                 .map_or_else(String::new, launch::typed_span),
+            group: preset.group.clone().unwrap_or_default(),
             position: preset.position.to_string(),
             default: match preset.default {
                 true => "1".to_owned(),
@@ -480,6 +487,7 @@ impl TypedPreset {
             max_runtime_seconds: self.limit()?,
             domain,
             project,
+            group: Some(self.group.clone()),
             position: self.number()?,
             default: !self.default.is_empty(),
         })
@@ -492,6 +500,7 @@ impl TypedPreset {
             title_ko: Some(self.title_ko.clone()),
             resources: Some(Object(self.resources()?)),
             max_runtime_seconds: Some(self.limit()?),
+            group: Some(self.group.clone()),
             position: Some(self.number()?),
             default: Some(!self.default.is_empty()),
         })

@@ -19,7 +19,7 @@ use super::authentication::{self, OptionalPageCaller, PagePeer};
 use super::components::Alert;
 use super::login::{LoginCodePage, LoginPage, ProviderLink};
 use super::request_context::RequestContext;
-use super::{PagesContext, guest, responses};
+use super::{PagesContext, guest, responses, sign_ups};
 use crate::doors::origin;
 use crate::doors::peer::Encrypted;
 use crate::doors::text::codes;
@@ -144,6 +144,7 @@ pub(super) fn refused(
         next,
         refused: false,
         directory: access::asks_directory(&console.server),
+        signs_up: sign_ups::is_open(console),
         alert: Some(alert(visit, refusal)),
     };
     let mut response = responses::page(console, visit, responses::status(refusal), &page);

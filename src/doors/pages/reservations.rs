@@ -15,6 +15,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use jiff::ToSpan as _;
 use jiff::civil::{Date, DateTime};
+use rules::holiday::{CalendarDay, Holidays};
 use rules::object::Object;
 use rules::permissions::Permission;
 use rules::refusal::Refusal;
@@ -24,6 +25,7 @@ use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
+use server::actions::holidays;
 use server::actions::presets;
 use server::actions::reservations::{self, ListedReservation};
 
@@ -120,6 +122,8 @@ pub struct ReservedWeek {
 pub struct ReservedDay {
     pub title: String,
     pub is_today: bool,
+    /// Its name where it is off; empty on other days.
+    pub holiday: String,
     pub items: Vec<ReservedHours>,
     /// Those of the day that are not shown.
     pub more: u64,
@@ -164,6 +168,8 @@ pub struct TypedReservation {
     pub from: String,
     pub to: String,
     pub repeats: String,
+    /// `1`: weeks that begin on a holiday are left out.
+    pub skip_holidays: String,
     pub before: String,
     /// Of the row that the form shows; empty for a new one.
     pub generation: String,
@@ -254,7 +260,10 @@ async fn listed(
     let (requests, more_requests) = requests(visit, &known);
     let none = known.is_empty();
     let now = visit.clock.write(console.server.clock().now());
-    let week = week(t, &visit.clock, &known, asked, &now);
+    let off = holidays::own(&console.server, caller)
+        .await
+        .unwrap_or_default();
+    let week = week(t, &visit.clock, (&known[..], &off), asked, &now);
     let columns = columns(t);
     let mut state = TableState::read(PATH, &FILTERS, asked);
     state.choose_columns("reservations", &columns, asked, headers, visit);
@@ -469,7 +478,7 @@ fn day_title(t: Text, day: Date) -> String {
 fn week(
     t: Text,
     clock: &LocalClock,
-    all: &[ListedReservation],
+    (all, off): (&[ListedReservation], &Holidays),
     asked: &[(String, String)],
     now: &str,
 ) -> ReservedWeek {
@@ -524,6 +533,12 @@ fn week(
         ReservedDay {
             title: day_title(t, date),
             is_today: date == today,
+            holiday: CalendarDay::of(date)
+                .and_then(|day| off.get(&day))
+                .map_or_else(String::new, |name| match name.is_empty() {
+                    true => t.holidays_one().to_owned(),
+                    false => name.clone(),
+                }),
             items: items.collect(),
             more: here.len().saturating_sub(MAX_OF_A_DAY) as u64,
         }
@@ -655,6 +670,7 @@ impl TypedReservation {
             from: clock.write(from),
             to: clock.write(to),
             repeats: weeks.to_string(),
+            skip_holidays: String::new(),
             before: one.before.word().to_owned(),
             generation: one.generation.to_string(),
         }
@@ -719,6 +735,7 @@ impl TypedReservation {
             repeats: self.weeks()?,
             before: self.way()?,
             time_zone: Some(zone.to_owned()),
+            skip_holidays: !self.skip_holidays.is_empty(),
         })
     }
 
@@ -740,6 +757,7 @@ impl TypedReservation {
             repeats: self.weeks()?.filter(|_| !is_same),
             before: self.way()?,
             time_zone: Some(zone.to_owned()),
+            skip_holidays: None,
         })
     }
 }

@@ -96,7 +96,7 @@ pub struct TypedResourceGroup {
     pub title: String,
     pub interactive: String,
     pub batch: String,
-    /// `pack`, `spread`, or nothing: as the settings say.
+    /// `pack`, `spread`, `roundrobin`, or nothing: as the settings say.
     pub spreading: String,
     /// The word of an order, or nothing: as the site's queue.
     pub order: String,
@@ -301,6 +301,7 @@ fn form(t: Text, action: String, typed: TypedResourceGroup, is_new: bool) -> Res
         ("", t.groups_by_settings()),
         ("pack", t.gpu_pack()),
         ("spread", t.gpu_spread()),
+        ("roundrobin", t.gpu_roundrobin()),
     ];
     let site = |typed: &str| Choice::new("", t.groups_by_site(), typed.is_empty());
     let orders = QueueOrder::ALL

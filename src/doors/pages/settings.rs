@@ -451,7 +451,7 @@ fn row(t: Text, standing: &SettingStanding, typed: Option<String>) -> SettingRow
     let field = typed.unwrap_or_else(|| wanted.clone().unwrap_or_default());
     let choices: &[&'static str] = match *key {
         "gpu_mode" => &["hard", "elastic"],
-        "gpu_spreading" => &["pack", "spread"],
+        "gpu_spreading" => &["pack", "spread", "roundrobin"],
         "second_factor" => &["optional", "required"],
         "sign_ins_full" => &["end-oldest", "refuse"],
         "log_json" | "password_change_first" | "ldap_start_tls" => &["true", "false"],

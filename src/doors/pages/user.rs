@@ -19,7 +19,7 @@ use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::users::{self, UserProfile};
-use server::actions::{history, sessions, tenancy};
+use server::actions::{history, rosters, sessions, tenancy};
 
 use super::authentication::PageCaller;
 use super::choice_field::ChoiceField;
@@ -47,6 +47,8 @@ pub struct UserPage {
     pub email: String,
     /// Networks that they may come from, with blanks between.
     pub networks: String,
+    /// The last day of the account, as a date; empty: it has no end.
+    pub expires: String,
     /// The version that the form was made of.
     pub generation: String,
     /// Tone and word for whether they may sign in.
@@ -122,6 +124,10 @@ pub(super) struct ProfileForm {
     email: String,
     /// None: as they are. A form that lacks the field must not let anybody in from everywhere.
     networks: Option<String>,
+    /// The last day of the account; empty: it has no end. None: as it is.
+    expires: Option<String>,
+    /// What the form showed there.
+    expires_shown: String,
     /// The version that the form was made of.
     generation: String,
 }
@@ -134,7 +140,30 @@ pub(super) async fn set_profile(
     Path(id): Path<String>,
     Form(sent): Form<ProfileForm>,
 ) -> Response {
+    let changed = sent.expires.as_deref().map(str::trim);
+    let expires_at = match changed.filter(|text| *text != sent.expires_shown) {
+        None => None,
+        Some("") => Some(None),
+        Some(text) => {
+            let now = console.server.clock().now();
+            match rosters::last_instant(text, &caller.time_zone, now) {
+                Ok(end) => Some(Some(end)),
+                Err(refusal) => {
+                    let form = format!("{PATH}/{id}/profile");
+                    let form = (form.as_str(), "expires");
+                    let refusal = refusal.at("/expires");
+                    let typed = [
+                        ("full_name", sent.full_name.as_str()),
+                        ("email", sent.email.as_str()),
+                        ("expires", text),
+                    ];
+                    return refused(&console, &visit, &caller, &id, form, &typed, refusal).await;
+                }
+            }
+        }
+    };
     let patch = UserPatchBody {
+        expires_at,
         role: None,
         full_name: Some(sent.full_name.clone()),
         email: Some(sent.email.clone()),
@@ -157,6 +186,11 @@ pub(super) async fn set_profile(
                 ("email", sent.email.as_str()),
             ];
             typed.extend(sent.networks.as_deref().map(|text| ("networks", text)));
+            typed.extend(sent.expires.as_deref().map(|text| ("expires", text)));
+            let refusal = match refusal.pointer.as_deref() {
+                Some("/expires_at") => refusal.at("/expires"),
+                _ => refusal,
+            };
             if refusal.code == rules::codes::USER_STALE {
                 // What stands there now is to be read before it is changed.
                 typed.clear();
@@ -222,6 +256,10 @@ async fn read(
         full_name: profile.user.full_name.clone(),
         email: told(profile.user.email.as_ref()),
         networks: profile.user.networks.join(" "),
+        expires: profile.user.expires_at.map_or_else(String::new, |end| {
+            let last = Timestamp::from_millis(end.as_millis() - 1);
+            visit.clock.write(last).chars().take(10).collect()
+        }),
         generation: profile.user.generation.to_string(),
         state: state_name(t, &profile.user),
         suspended: profile.user.suspended,

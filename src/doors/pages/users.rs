@@ -12,6 +12,7 @@ use rules::units::Timestamp;
 use rules::users::{Role, User};
 use server::Failure;
 use server::access::Caller;
+use server::actions::sign_ups;
 use server::actions::users::{self, UserProfile};
 
 use super::authentication::PageCaller;
@@ -36,6 +37,8 @@ pub struct UsersPage {
     pub f: PageLayout,
     pub count: String,
     pub may_add: bool,
+    /// Strangers who wait for an account.
+    pub asked: u64,
     pub filter: FilterBar,
     pub table: DataTable,
 }
@@ -197,6 +200,7 @@ async fn read(
         f: layout(console, visit, caller, Nav::Users),
         count,
         may_add: may_change,
+        asked: sign_ups::waiting(&console.server, caller),
         filter,
         table,
     })

@@ -190,6 +190,43 @@ fn a_window_is_read_as_it_is_written() {
 }
 
 #[test]
+fn a_window_keeps_to_days_off_by_the_day_on_which_it_begins() {
+    let week = calendar(&[
+        "mon-fri 18:00-08:00 kinds=batch holidays=no",
+        "mon-fri 09:00-18:00 kinds=interactive holidays=no",
+        "daily 09:00-08:00 kinds=batch order=fifo holidays=only",
+    ]);
+    // Friday, 25 December 2026.
+    let off = CalendarDay::parse("2026-12-25").expect("a day");
+    let seoul = ZoneOffsets {
+        holidays: [off].into(),
+        ..zone("Asia/Seoul")
+    };
+    for (local, holds) in [
+        ("2026-12-24T20:00:00+09:00", Some(0)),
+        ("2026-12-25T07:59:00+09:00", Some(0)),
+        ("2026-12-25T08:30:00+09:00", None),
+        ("2026-12-25T10:00:00+09:00", Some(2)),
+        ("2026-12-25T19:00:00+09:00", Some(2)),
+        ("2026-12-26T07:00:00+09:00", Some(2)),
+        ("2026-12-26T09:00:00+09:00", None),
+        ("2026-12-28T10:00:00+09:00", Some(1)),
+    ] {
+        let found = at(&week, &seoul, at_utc(local));
+        assert_eq!(
+            found,
+            holds.map(|window: usize| &week.windows[window]),
+            "{local}"
+        );
+    }
+    let next = next_change(&week, &seoul, at_utc("2026-12-25T10:00:00+09:00"));
+    assert_eq!(next, Some(at_utc("2026-12-26T08:00:00+09:00")));
+    for window in &week.windows {
+        assert_eq!(GroupWindow::parse(&window.to_string()).as_ref(), Ok(window));
+    }
+}
+
+#[test]
 fn a_calendar_has_so_many_windows_and_one_at_a_time() {
     let checked = |lines: &[String]| {
         let windows = lines
@@ -207,6 +244,11 @@ fn a_calendar_has_so_many_windows_and_one_at_a_time() {
         ("mon 22:00-02:00", "tue 01:00-03:00"),
         ("sun 22:00-02:00", "mon 01:00-03:00"),
         ("daily 00:00-24:00", "wed 12:00-13:00"),
+        ("daily 00:00-24:00", "wed 12:00-13:00 holidays=only"),
+        (
+            "mon 22:00-02:00 holidays=no",
+            "tue 01:00-03:00 holidays=only",
+        ),
     ] {
         let both = [one.to_owned(), other.to_owned()];
         assert_eq!(

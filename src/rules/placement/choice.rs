@@ -1,6 +1,6 @@
 //! Which devices of one machine a demand gets. Whole ones are taken from the smallest group of linked
 //! devices that holds them all, so that large groups stay whole; a fraction goes to the fullest device
-//! that still holds it (or, where the administrator says so, to the emptiest).
+//! that still holds it (or, where the administrator says so, to the emptiest). Which node has its turn is no matter here.
 
 use super::feasibility::slice_memory;
 use super::node_state::NodeState;
@@ -38,7 +38,7 @@ pub(super) fn left_over(spot: &NodeState<'_>, at: usize) -> (GpuShare, Bytes) {
 
 /// How badly a machine suits a demand for devices, where they would be packed: whether they would lie
 /// apart, what would be left of the device that gives the fraction, how many devices are empty; for
-/// spreading the last two the other way round. None where it does not fit.
+/// spreading the last two the other way round; for turns the first alone. None where it does not fit.
 pub(super) fn rank(world: &ClusterSnapshot, spot: &NodeState<'_>, demand: &Demand) -> Option<u64> {
     let given = choose(world, spot, demand)?;
     let empty = (0..spot.devices.len())
@@ -59,6 +59,7 @@ pub(super) fn rank(world: &ClusterSnapshot, spot: &NodeState<'_>, demand: &Deman
         Spreading::Spread => {
             apart | (u64::from(WHOLE.0) - rest) << 16 | (0xffff - empty.min(0xffff))
         }
+        Spreading::RoundRobin => apart,
     })
 }
 
@@ -209,7 +210,7 @@ fn fraction(
                 !(near.link.is_some() && near.link == device.link && near.numa == device.numa)
             });
             let free = match spreading {
-                Spreading::Pack => share.0,
+                Spreading::Pack | Spreading::RoundRobin => share.0,
                 Spreading::Spread => WHOLE.0 - share.0,
             };
             (far, free, *at)

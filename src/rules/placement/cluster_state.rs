@@ -71,6 +71,8 @@ pub(super) struct ClusterState<'w> {
     /// What partitions of a size count.
     partitions: RefCell<BTreeMap<MigProfile, GpuShare>>,
     changes: Vec<usize>,
+    /// The turn of the node that got a session last.
+    turn: u64,
     searches: RefCell<BTreeMap<(Demand, bool), Search>>,
 }
 
@@ -96,6 +98,7 @@ impl<'w> ClusterState<'w> {
                 takes_new: closed(node, now).is_none(),
                 open: closed(node, now).is_none(),
                 version: 0,
+                turn: world.turns.get(&node.id).copied().unwrap_or_default(),
             })
             .collect();
         let at = NodeIndex::new(spots.iter().map(|spot| spot.node.id));
@@ -112,6 +115,7 @@ impl<'w> ClusterState<'w> {
             some_unshut: true,
             partitions: RefCell::default(),
             changes: Vec::new(),
+            turn: world.last_turn(),
             searches: RefCell::default(),
         };
         ground.reserved.shut(&mut ground.spots);
@@ -193,6 +197,7 @@ impl<'w> ClusterState<'w> {
             some_unshut: true,
             partitions: RefCell::default(),
             changes: Vec::new(),
+            turn: self.turn,
             searches: RefCell::default(),
         }
     }
@@ -374,6 +379,8 @@ impl<'w> ClusterState<'w> {
     /// Gives a place away.
     pub(super) fn take(&mut self, found: &FoundPlace, session: &Session) {
         let (at, demand) = (found.spot, &session.spec.demand);
+        self.turn += 1;
+        self.spots[at].turn = self.turn;
         self.hold(at, &found.devices, session, demand, true);
     }
 
@@ -696,6 +703,7 @@ impl<'w> ClusterState<'w> {
         let score = match self.world.spreading(spot.node.id) {
             Spreading::Pack => (rank, left, spot.node.id),
             Spreading::Spread => (rank, u64::MAX - left, spot.node.id),
+            Spreading::RoundRobin => (rank, spot.turn, spot.node.id),
         };
         Some(Reverse((score, at, spot.version)))
     }

@@ -100,6 +100,9 @@ fn reason(
             crate::policy::Spreading::Spread => {
                 reasons::placement_emptiest_device(&node.name, part.index, part.share)
             }
+            crate::policy::Spreading::RoundRobin => {
+                reasons::placement_next_node(&node.name, part.index, part.share)
+            }
         };
     }
     if devices.len() > 1 {

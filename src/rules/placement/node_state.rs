@@ -36,6 +36,8 @@ pub(super) struct NodeState<'w> {
     /// It takes new sessions at all.
     pub(super) open: bool,
     pub(super) version: u32,
+    /// When it last got a session, as a number that rises with each; 0: never. Read where nodes take turns.
+    pub(super) turn: u64,
 }
 
 impl NodeState<'_> {

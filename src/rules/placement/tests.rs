@@ -424,6 +424,41 @@ fn a_fraction_goes_to_the_fullest_device_that_holds_it() {
     );
 }
 
+/// Where sessions go that come one after the other and end at once, by the names of their nodes.
+fn in_turns(text: &str, rounds: u128) -> Vec<String> {
+    let mut world = world(text);
+    world.policy.spreading = crate::policy::Spreading::RoundRobin;
+    let asked = world.sessions.clone().into_vec();
+    let mut went = Vec::new();
+    for round in 0..rounds {
+        let fresh = asked.iter().cloned().map(|mut session| {
+            session.id = SessionId(uuid::Uuid::from_u128(session.id.0.as_u128() + 1000 * round));
+            session
+        });
+        world.sessions = fresh.collect();
+        for decision in decide(&world, Timestamp::from_millis(1000)) {
+            let Decision::Place { node, .. } = decision else {
+                panic!("{decision:?}");
+            };
+            went.push(world.node(node).unwrap().name.clone());
+            world.note_turn(node);
+        }
+    }
+    went
+}
+
+#[test]
+fn nodes_take_turns_also_over_sessions_that_are_long_over() {
+    let nodes = "node a 8 64g 0 | node b 8 64g 0 | node c 8 64g 0";
+    let one = in_turns(&format!("{nodes} | kim 1 1g 0"), 5);
+    assert_eq!(one, ["a", "b", "c", "a", "b"]);
+    let two = in_turns(&format!("{nodes} | kim 1 1g 0 | lee 1 1g 0"), 3);
+    assert_eq!(two, ["a", "b", "c", "a", "b", "c"]);
+    // b has no room for it, and loses no turn by that.
+    let large = "node a 8 64g 1 | node b 2 64g 1 | node c 8 64g 1 | kim 4 1g 0.5";
+    assert_eq!(in_turns(large, 4), ["a", "c", "a", "c"]);
+}
+
 #[test]
 fn nobody_overtakes_one_that_waits_for_the_same() {
     for (text, expected) in [

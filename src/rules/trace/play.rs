@@ -270,6 +270,7 @@ impl TraceStage<'_> {
                         row.run_since(now);
                         let owner = row.owner;
                         self.world.served.insert(owner, now);
+                        self.world.note_turn(node);
                         let number = number(session);
                         self.ends
                             .insert((at + self.trace.jobs[number].held(), number));

@@ -190,7 +190,7 @@ pub async fn by_app_pass(
     let Some((user, scopes, since)) = found else {
         return Ok(None);
     };
-    if user.suspended || user.id != pass.user {
+    if user.is_shut_out(now) || user.id != pass.user {
         return Ok(None);
     }
     let must_change_password = match pass.via {

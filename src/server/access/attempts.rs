@@ -279,6 +279,16 @@ impl<'s> Attempt<'s> {
         }
     }
 
+    /// A request of a stranger for an account, from one network.
+    pub(super) fn of_sign_up(server: &'s Server, source: IpAddr) -> Self {
+        Self {
+            own: subject("sign-up", &network(source), &[]),
+            name: subject("sign-up", &[], &[]),
+            what: Some("Sign-up".to_owned()),
+            ..Self::of_setup(server, source)
+        }
+    }
+
     /// A try of a setup code.
     pub(super) fn of_setup(server: &'s Server, source: IpAddr) -> Self {
         Self {

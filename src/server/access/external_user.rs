@@ -92,7 +92,7 @@ pub(super) async fn take_up(
                 return Err(refusals::sign_in_wrong().into());
             }
             let (user, mut noted) = match found {
-                Some(user) if user.suspended => return Err(suspended().into()),
+                Some(user) if user.is_shut_out(rows.now) => return Err(suspended().into()),
                 Some(user) => renew(rows, user, &entry)?,
                 None => {
                     let name = UserName::of_new_user(&entry.name)

@@ -171,8 +171,8 @@ fn proven(server: &Server, caller: &Caller) -> Result<Option<Timestamp>, Failure
         })
 }
 
-/// When the next role of the user ends, their password is too old, or a second factor is due. Errors: the user may less
-/// than when the stream was opened.
+/// When the next role of the user or their account ends, their password is too old, or a second factor is due. Errors: the
+/// user may less than when the stream was opened.
 fn same(
     server: &Server,
     caller: &Caller,
@@ -180,7 +180,7 @@ fn same(
     due: Option<Timestamp>,
     now: Timestamp,
 ) -> Result<Option<Timestamp>, Refusal> {
-    if user.suspended {
+    if user.is_shut_out(now) {
         return Err(suspended());
     }
     if let Some(source) = caller.source {
@@ -203,6 +203,7 @@ fn same(
     }
     let aged = aged.filter(|end| *end > now);
     let ends = user.next_grant_end(now).into_iter().chain(due).chain(aged);
+    let ends = ends.chain(user.account_end());
     Ok(ends.min())
 }
 

@@ -186,7 +186,7 @@ async fn take_second_step(
         [] => None,
         body => Some(<[u8; 32]>::try_from(body).map_err(|_| late())?),
     };
-    if user.suspended {
+    if user.is_shut_out(server.clock().now()) {
         return Err(suspended().into());
     }
     super::from_own_network(&user, from.source)?;

@@ -129,7 +129,7 @@ pub async fn begin_by_link(
         failure
     };
     let (kept, user) = held.map_err(&failed)?;
-    if user.suspended {
+    if user.is_shut_out(now) {
         return Err(failed(suspended().into()));
     }
     from_own_network(&user, from.source).map_err(|refusal| failed(refusal.into()))?;

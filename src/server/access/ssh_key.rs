@@ -244,7 +244,7 @@ fn of_key(
     {
         return Err(refusals::ssh_key_expired(end).into());
     }
-    if user.suspended {
+    if user.is_shut_out(now) {
         return Err(suspended().into());
     }
     from_own_network(user, source)?;

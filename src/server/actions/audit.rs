@@ -441,6 +441,8 @@ async fn record(
 pub struct AuditExport {
     server: Server,
     reach: Reach,
+    /// Whose acts are told; None: of everybody in reach.
+    actors: Option<Vec<UserId>>,
     next: u64,
     last: u64,
     /// What stands before the first row; taken with the first part.
@@ -452,20 +454,30 @@ pub struct AuditExport {
 /// Begins an export of all rows between two times: statements of what the caller may read, digests of the rest, the kept
 /// checkpoints among them, and a signature over the last row. It begins and ends with rows of the log as it is now.
 ///
-/// Errors: `audit.export-own` for those who see their own acts alone; those of the certificates.
+/// With a user, statements are of their acts alone, and digests stand for all others: the chain proves that no row was taken
+/// out, not whose acts the digests are.
+///
+/// Errors: `audit.export-own` for those who see their own acts alone; `query.…`; those of the certificates.
 pub async fn export(
     server: &Server,
     caller: &Caller,
     wanted: &AuditExportQuery,
 ) -> Result<AuditExport, Failure> {
     of_others(caller)?;
+    text(TextField::Query, "/user", &wanted.user, MAX_QUERY_LENGTH)?;
+    plain(TextField::Query, "/user", &wanted.user)?;
     repeated::flush(server, true).await?;
     let told = [wanted.since, wanted.until]
         .map(|at| at.map_or_else(String::new, |at| at.to_string()))
         .join("/");
+    let user = wanted.user.trim().to_owned();
+    let told = match user.is_empty() {
+        true => told,
+        false => format!("{told} {user}"),
+    };
     note_export(server, caller, told).await?;
     let (since, until) = (wanted.since, wanted.until);
-    let (first, last, previous, hash, anchor) = server
+    let (first, last, previous, hash, anchor, actors) = server
         .catalog()
         .read("begin an export", move |view| {
             let (first, last) = match view.acts_between(since, until)? {
@@ -484,6 +496,10 @@ pub async fn export(
                 view.hash_before(first)?,
                 view.hash_before(last + 1)?,
                 anchor.into_iter().next(),
+                match user.is_empty() {
+                    true => None,
+                    false => Some(view.accounts_named(&user)?),
+                },
             ))
         })
         .await?;
@@ -505,6 +521,7 @@ pub async fn export(
     Ok(AuditExport {
         server: server.clone(),
         reach: reach(&caller.subject, Permission::AuditRead),
+        actors,
         next: first,
         last,
         head: Some(head),
@@ -519,11 +536,12 @@ impl AuditExport {
         let mut text = self.head.take().unwrap_or_default();
         if self.next <= self.last {
             let (reach, from) = (self.reach.clone(), self.next);
+            let actors = self.actors.clone();
             let (rows, checkpoints) = self
                 .server
                 .catalog()
                 .read("read an export", move |view| {
-                    let rows = view.chain(&reach, from, EXPORT_PART)?;
+                    let rows = view.chain(&reach, actors.as_deref(), from, EXPORT_PART)?;
                     let last = rows.last().map_or(from, |row| row.sequence);
                     Ok((rows, view.checkpoints_between(from, last)?))
                 })

@@ -16,10 +16,12 @@ use rules::session::Outcome;
 use rules::storage::{StorageLevel, percent};
 use rules::tenancy::ProjectId;
 use rules::units::Timestamp;
+use rules::users::ACCOUNT_WARNING_SECONDS;
 
 use super::allowed;
 use super::reservations::open_requests;
 use super::resource_groups::seen_ids;
+use super::sign_ups;
 use crate::access::Caller;
 use crate::catalog::allowances::AllowanceRecord;
 use crate::catalog::budgets::{self, BudgetRecord};
@@ -79,7 +81,8 @@ impl OwnNotice {
             NoticeKind::CourseWarned(_) | NoticeKind::CourseMessage(_) => NoticeTopic::Course,
             NoticeKind::BudgetWarned(..) | NoticeKind::LimitRaised(..) => NoticeTopic::Budget,
             NoticeKind::StorageWarned(_) => NoticeTopic::Storage,
-            NoticeKind::WillEnd(_) => NoticeTopic::WillEnd,
+            NoticeKind::WillEnd(_) | NoticeKind::AccountEnds(_) => NoticeTopic::WillEnd,
+            NoticeKind::SignUpsWait(_) => NoticeTopic::SignUp,
             NoticeKind::Maintenance(_) => NoticeTopic::Maintenance,
         }
     }
@@ -124,6 +127,10 @@ pub enum NoticeKind {
     LimitRaised(PolicyLimits, Timestamp),
     /// Its time limit ends it then.
     WillEnd(Timestamp),
+    /// The account of the reader ends then.
+    AccountEnds(Timestamp),
+    /// So many strangers wait for an account, and the reader decides.
+    SignUpsWait(u64),
     /// A node takes no new sessions.
     Maintenance(OwnMaintenance),
 }
@@ -171,6 +178,10 @@ pub(crate) fn of(
         let unread = is_news(&row, caller, read_at);
         limit_raised(row, unread)
     }));
+    let requests = sign_ups::waiting_requests(view, caller)?;
+    all.extend(requests.map(|one| sign_ups_wait(one, read_at)));
+    let account = account_end(view, user, now)?;
+    all.extend(account.map(|end| account_ends(end, read_at)));
     let closed = closed_nodes(view, caller)?;
     all.extend(closed.into_iter().map(|row| maintenance(row, read)));
     let ending = view.ending_before(user, told_until(now), MAX_SHOWN)?;
@@ -252,6 +263,47 @@ fn storage_warnings(
     Ok(all)
 }
 
+/// Told while requests wait; new until the newest of them was read.
+fn sign_ups_wait((count, newest): (u64, Timestamp), read_at: Timestamp) -> OwnNotice {
+    OwnNotice {
+        // One mail a day, however many ask: strangers must fill no mailbox.
+        key: format!("sign-ups {}", newest.as_millis() / 86_400_000),
+        event: None,
+        at: newest,
+        about: NoticeKind::SignUpsWait(count),
+        session: None,
+        name: None,
+        unread: newest > read_at,
+    }
+}
+
+/// When the account of the reader ends, where that is near.
+fn account_end(
+    view: &ReadTransaction<'_>,
+    user: UserId,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, Failure> {
+    let end = view.user(user)?.and_then(|user| user.expires_at);
+    Ok(end.filter(|end| *end <= now.plus_seconds(ACCOUNT_WARNING_SECONDS)))
+}
+
+/// New until it was read since it came near.
+fn is_account_end_new(end: Timestamp, read_at: Timestamp) -> bool {
+    end > read_at.plus_seconds(ACCOUNT_WARNING_SECONDS)
+}
+
+fn account_ends(end: Timestamp, read_at: Timestamp) -> OwnNotice {
+    OwnNotice {
+        key: format!("account {end}"),
+        event: None,
+        at: end,
+        about: NoticeKind::AccountEnds(end),
+        session: None,
+        name: None,
+        unread: is_account_end_new(end, read_at),
+    }
+}
+
 /// Nodes in maintenance on which a session of the caller runs, and those of groups that they see where one waits: of others
 /// they learn neither the name nor what an administrator says.
 fn closed_nodes(
@@ -320,6 +372,10 @@ fn view(notice: OwnNotice) -> NoticeView {
             (NoticeWord::LimitRaised, None, None, Some(told))
         }
         NoticeKind::WillEnd(_) => plain(NoticeWord::WillEnd),
+        NoticeKind::AccountEnds(_) => plain(NoticeWord::AccountEnds),
+        NoticeKind::SignUpsWait(count) => {
+            (NoticeWord::SignUpsWait, None, None, Some(count.to_string()))
+        }
         NoticeKind::Maintenance(of) => (NoticeWord::Maintenance, None, None, Some(of.message)),
     };
     NoticeView {
@@ -358,7 +414,12 @@ pub fn unread(server: &Server, caller: &Caller) -> u64 {
         let new = ending
             .iter()
             .filter(|row| row.ends_at > read_at.plus_seconds(TOLD_BEFORE_SECONDS));
-        let all = count + asked + warned + storage + raised + closed + new.count() as u64;
+        let account = account_end(view, user, now)?;
+        let account = u64::from(account.is_some_and(|end| is_account_end_new(end, read_at)));
+        let requests = sign_ups::waiting_requests(view, caller)?;
+        let requests = u64::from(requests.is_some_and(|(_, newest)| newest > read_at));
+        let told = count + asked + requests + warned + storage + raised + account + closed;
+        let all = told + new.count() as u64;
         Ok(all.min(u64::from(MAX_COUNTED)))
     });
     // A count is no reason to refuse a page; the fault shows where it matters.

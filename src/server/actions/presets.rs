@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 use api::presets::{NewPresetBody, PresetPatchBody, PresetView};
-use rules::names::{PresetId, TenantName};
+use rules::names::{PresetId, ResourceGroupId, TenantName};
 use rules::object::Object;
 use rules::permissions::{Extent, Permission, may, reach};
 use rules::preset::{Preset, PresetScope, in_order, preset_title};
 use rules::refusal::Refusal;
 use rules::refusals;
 
+use super::resource_groups::seen_ids;
 use super::sessions::project_of_launch;
 use super::tenancy::{find_domain, find_project};
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
@@ -41,7 +42,8 @@ pub async fn list(
             return Ok(rows.into_iter().map(show).collect());
         };
         let project = find_project(view, &caller.subject, Permission::ProjectsRead, project)?;
-        Ok(ordered(view.presets_for(project.domain, project.id)?))
+        let rows = view.presets_for(project.domain, project.id)?;
+        Ok(ordered(of_seen_groups(view, caller, rows)?))
     })
 }
 
@@ -59,7 +61,10 @@ pub async fn for_launch(
         .catalog()
         .read_now("list presets of a launch", |view| {
             match project_of_launch(view, caller, Some(owner), Some(project.to_owned()), now) {
-                Ok((domain, project)) => Ok(ordered(view.presets_for(domain, project)?)),
+                Ok((domain, project)) => {
+                    let rows = view.presets_for(domain, project)?;
+                    Ok(ordered(of_seen_groups(view, caller, rows)?))
+                }
                 Err(Failure::Refusal(_)) => Ok(Vec::new()),
                 Err(fault) => Err(fault),
             }
@@ -185,6 +190,7 @@ pub async fn create(
                     title,
                     title_ko,
                     amounts: asked.resources.amounts(asked.max_runtime_seconds),
+                    group: group_of(rows, &caller, asked.group.as_deref())?,
                     position: asked.position,
                     is_default: asked.default,
                     generation: 1,
@@ -246,6 +252,10 @@ pub async fn change(
                 title: title.unwrap_or_else(|| before.title.clone()),
                 title_ko: title_ko.unwrap_or_else(|| before.title_ko.clone()),
                 amounts,
+                group: match patch.group.as_deref() {
+                    None => before.group,
+                    typed => group_of(rows, &caller, typed)?,
+                },
                 position: patch.position.unwrap_or(before.position),
                 is_default: patch.default.unwrap_or(before.is_default),
                 ..before.clone()
@@ -287,7 +297,44 @@ pub async fn remove(server: &Server, caller: &Caller, which: &str) -> Result<(),
 
 fn seen(view: &ReadTransaction<'_>, caller: &Caller) -> Result<Vec<PresetRecord>, Failure> {
     let own = reach(&caller.subject, Permission::ProjectsRead);
-    view.presets(&own, caller.subject.domain)
+    let rows = view.presets(&own, caller.subject.domain)?;
+    of_seen_groups(view, caller, rows)
+}
+
+/// Without those for resource groups that the caller does not see: they learn no name of one. O(groups) where one is for a
+/// group.
+fn of_seen_groups(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    mut rows: Vec<PresetRecord>,
+) -> Result<Vec<PresetRecord>, Failure> {
+    if rows.iter().any(|row| row.preset.group.is_some()) {
+        let seen = seen_ids(view, caller)?;
+        rows.retain(|row| row.preset.group.is_none_or(|group| seen.contains(&group)));
+    }
+    Ok(rows)
+}
+
+/// The resource group that is meant among those that the caller sees; None for an empty text.
+///
+/// Errors: `group.not-found` at `/group`.
+fn group_of(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    typed: Option<&str>,
+) -> Result<Option<ResourceGroupId>, Failure> {
+    let Some(which) = typed.map(str::trim).filter(|typed| !typed.is_empty()) else {
+        return Ok(None);
+    };
+    let seen = seen_ids(view, caller)?;
+    let id = which.parse::<ResourceGroupId>().ok();
+    let mut groups = view.resource_groups()?.into_iter();
+    let found = groups.find(|group| {
+        let is_meant = Some(group.id) == id || group.name.as_str() == which;
+        is_meant && seen.contains(&group.id)
+    });
+    let missing = || refusals::group_not_found().at("/group");
+    Ok(Some(found.ok_or_else(missing)?.id))
 }
 
 /// The preset that is meant among those that the caller sees.
@@ -394,7 +441,12 @@ fn ordered(rows: Vec<PresetRecord>) -> Vec<PresetView> {
 }
 
 fn show(row: PresetRecord) -> PresetView {
-    PresetView::new(row.preset, row.domain_name, row.project_name)
+    PresetView::new(
+        row.preset,
+        row.domain_name,
+        row.project_name,
+        row.group_name,
+    )
 }
 
 fn note(

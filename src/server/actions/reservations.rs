@@ -10,6 +10,7 @@ use api::reservations::{
 };
 use jiff::tz::TimeZone;
 use rules::budget::GpuHours;
+use rules::holiday::CalendarDay;
 use rules::names::{ReservationId, TenantName};
 use rules::object::Object;
 use rules::permissions::{Extent, Permission, may, reach};
@@ -26,7 +27,7 @@ use rules::units::Timestamp;
 
 use super::accounts::find as find_user;
 use super::tenancy::find_project;
-use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
+use super::{IdempotencyKey, Once, allowed, holidays, once, own_key, somewhere};
 use crate::access::Caller;
 use crate::catalog::events::NewEvent;
 use crate::catalog::reservations::{APPROVED, AskedReservationRow, REFUSED, ReservationRecord};
@@ -36,6 +37,7 @@ use crate::{Failure, Server};
 /// Times to come of all reservations. Higher: each pass of the controller reads them all. Lower: a site with many
 /// courses cannot book a term.
 const MAX_RESERVED_TIMES: usize = 2_000;
+const WEEK_SECONDS: u64 = 7 * 86_400;
 /// Reservations that are remembered once nothing is left of them. Higher: who books and cancels in a loop fills the
 /// catalog with more. Lower: the list forgets sooner what was.
 const MAX_ENDED: usize = 500;
@@ -202,6 +204,7 @@ pub async fn book(
                     amount: asked.resources.into(),
                     before: asked.before.unwrap_or(BeforeReservation::Drain),
                     time_zone: name_of_zone(&zone),
+                    skips_holidays: asked.skip_holidays,
                     asked_by: None,
                     asked_at: None,
                     reason: String::new(),
@@ -213,6 +216,7 @@ pub async fn book(
                     times: Vec::new(),
                 };
                 refuse_taken(rows, &record)?;
+                let spans = without_holidays(rows, &record, &zone, spans)?;
                 refuse_occupied(rows, &record, &spans)?;
                 let state = state_of_new(rows, &caller, &record, &spans, notice)?;
                 let code = match state {
@@ -271,6 +275,7 @@ pub async fn change(
             let zone = named.unwrap_or(own);
             let begun = || refusals::reservation_begun(&before.name);
             let spans = changed_spans(&patch, &was, &zone, &before.time_zone, begun)?;
+            let moved = spans != was || patch.skip_holidays.is_some();
             let amount: ReservationAmount = match patch.resources {
                 Some(Object(resources)) => resources.into(),
                 None => before.amount,
@@ -280,7 +285,13 @@ pub async fn change(
                 amount,
                 before: patch.before.unwrap_or(before.before),
                 time_zone: name_of_zone(&zone),
+                skips_holidays: patch.skip_holidays.unwrap_or(before.skips_holidays),
                 ..before.clone()
+            };
+            // Days that became holidays since take no week away that is booked.
+            let spans = match moved {
+                true => without_holidays(rows, &after, &zone, spans)?,
+                false => spans,
             };
             if after == before && spans == was {
                 return shown(&before);
@@ -840,15 +851,46 @@ fn changed_spans(
     own: &str,
     begun: impl Fn() -> Refusal,
 ) -> Result<Vec<(Timestamp, Timestamp)>, Refusal> {
-    let is_same = patch.from.is_none() && patch.to.is_none() && patch.repeats.is_none();
+    let is_same = patch.from.is_none()
+        && patch.to.is_none()
+        && patch.repeats.is_none()
+        && patch.skip_holidays.is_none();
     if is_same && name_of_zone(zone) == own {
         return Ok(was.to_vec());
     }
     let (from, to) = was.first().ok_or_else(begun)?;
     let from = patch.from.clone().unwrap_or_else(|| written(*from, zone));
     let to = patch.to.clone().unwrap_or_else(|| written(*to, zone));
-    let weeks = u32::try_from(was.len()).unwrap_or(u32::MAX);
+    // Weeks that were left out count on.
+    let last = was
+        .last()
+        .map_or(0, |(last, _)| last.seconds_since(was[0].0));
+    let weeks = u32::try_from(1 + (last + WEEK_SECONDS / 2) / WEEK_SECONDS).unwrap_or(u32::MAX);
     times(&from, &to, zone, patch.repeats.unwrap_or(weeks))
+}
+
+/// The times that begin on no day off of the site or of the holder's domain, in that zone; all where it skips none.
+///
+/// Errors: `reservation.holidays` where none is left.
+fn without_holidays(
+    view: &ReadTransaction<'_>,
+    record: &ReservationRecord,
+    zone: &TimeZone,
+    mut spans: Vec<(Timestamp, Timestamp)>,
+) -> Result<Vec<(Timestamp, Timestamp)>, Failure> {
+    if !record.skips_holidays {
+        return Ok(spans);
+    }
+    let off = holidays::both(view, record.domain)?;
+    spans.retain(|(from, _)| {
+        let at = jiff::Timestamp::from_millisecond(from.as_millis()).unwrap_or_default();
+        let day = CalendarDay::of(at.to_zoned(zone.clone()).date());
+        day.is_none_or(|day| !off.contains_key(&day))
+    });
+    match spans.is_empty() {
+        true => Err(refusals::reservation_holidays().at("/from").into()),
+        false => Ok(spans),
+    }
 }
 
 /// A moment as people type it in that zone.

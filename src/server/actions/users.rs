@@ -269,9 +269,10 @@ pub async fn set_role(
     self::patch(server, caller, who, patch, if_match).await
 }
 
-/// Changes an account's role, full name, address or networks; what is None stays. All of it in one commit, or nothing.
+/// Changes an account's role, full name, address, networks or end; what is None stays. All of it in one commit, or nothing.
 ///
 /// Errors: `user.last-administrator`, `user.full-name-invalid`, `user.email-invalid`, `user.email-taken`;
+/// `grant.ends-in-past`, `user.end-of-administrator`;
 /// `token.scope-missing` for another address by a token that may less than the user: who reads mail there, or comes from a
 /// provider with it, may become the user;
 /// `network.invalid`, `network.too-many`, `network.own-address` where the caller would lock themselves out; `user.stale`
@@ -316,7 +317,11 @@ pub async fn patch(
             {
                 return Err(refusals::network_own_address(source).at("/networks").into());
             }
+            if let Some(end) = patch.expires_at {
+                super::tenancy::ends_later(rows, end)?;
+            }
             let changed = User {
+                expires_at: patch.expires_at.unwrap_or(user.expires_at),
                 networks: networks.unwrap_or_else(|| user.networks.clone()),
                 full_name: full_name.unwrap_or_else(|| user.full_name.clone()),
                 email: email.unwrap_or_else(|| user.email.clone()),
@@ -326,10 +331,22 @@ pub async fn patch(
                 may_open(&by, user)?;
             }
             let role = patch.role.filter(|role| *role != user.role);
+            let is_chief = permissions::is_administrator(role.unwrap_or(user.role));
+            if is_chief && changed.expires_at.is_some() {
+                return Err(refusals::user_end_of_administrator()
+                    .at("/expires_at")
+                    .into());
+            }
             if let Some(role) = role {
                 put_role(rows, user, role)?;
                 let (before, after) = (user.role.word(), role.word());
                 note(rows, actor, user, "user.role-set", before, after)?;
+            }
+            if changed.expires_at != user.expires_at {
+                let told =
+                    |end: Option<Timestamp>| end.map_or_else(String::new, |end| end.to_string());
+                let (before, after) = (told(user.expires_at), told(changed.expires_at));
+                note(rows, actor, user, "user.end-set", &before, &after)?;
             }
             let renamed = called(user) != called(&changed);
             if changed.networks != user.networks {
@@ -406,6 +423,8 @@ pub async fn suspend(
             let changed = User {
                 suspended,
                 departs_at: user.departs_at.filter(|_| suspended),
+                // An end that is over would suspend them again.
+                expires_at: user.expires_at.filter(|end| suspended || *end > rows.now),
                 ..user.clone()
             };
             put(rows, &changed)?;

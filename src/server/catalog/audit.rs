@@ -462,25 +462,30 @@ impl ReadTransaction<'_> {
             .map(|(first, last)| (number(first), number(last))))
     }
 
-    /// Rows from one on, in their order, at most `most`; of those beyond the reach their digests alone.
+    /// Rows from one on, in their order, at most `most`; of those beyond the reach, and of other actors than these, their
+    /// digests alone.
     pub(crate) fn chain(
         &self,
         reach: &Reach,
+        actors: Option<&[UserId]>,
         from: u64,
         most: u32,
     ) -> Result<Vec<ChainRow>, Failure> {
         let (reached, value) = condition(reach, AUDIT, "?2");
         let mut statement = self.connection.prepare_cached(&format!(
-            "select sequence, digest, hash, iif({reached}, statement, null) as statement
+            "select sequence, digest, hash, actor, iif({reached}, statement, null) as statement
              from audit
              where sequence >= ?1
              order by sequence
              limit ?3"
         ))?;
         let rows = statement.query_map((value::signed(from), value, most), |row| {
+            let actor = value::id_or_none(row, "actor")?.map(UserId);
+            let is_told = |actors: &[UserId]| actor.is_some_and(|actor| actors.contains(&actor));
+            let statement: Option<String> = row.get("statement")?;
             Ok(ChainRow {
                 sequence: value::unsigned(row, "sequence")?,
-                statement: row.get("statement")?,
+                statement: statement.filter(|_| actors.is_none_or(is_told)),
                 digest: row.get("digest")?,
                 hash: row.get("hash")?,
             })

@@ -252,6 +252,20 @@ impl Catalog {
 }
 
 impl Catalog {
+    /// Suspends accounts of guests that ended. Costs one read where none did.
+    pub(crate) async fn end_accounts(&self, now: Timestamp) -> Result<(), Failure> {
+        let due = self.read_now("look for accounts that ended", |view| {
+            view.has_ended_account(now)
+        })?;
+        if due {
+            self.write(Lane::Loops, "end accounts", move |rows| {
+                rows.end_accounts(now).map(drop)
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
     /// Takes out the users who leave and whose last session is over. Costs one read where no user does.
     pub(crate) async fn finish_departures(&self) -> Result<(), Failure> {
         let due = self.read_now("look for departures", |view| view.has_departed())?;
@@ -290,6 +304,7 @@ impl Rows<'_> {
         gone += self.forget_ended_invitations()?;
         gone += self.forget_ended_sign_in_links()?;
         gone += self.forget_old_announcements()?;
+        gone += self.forget_old_sign_ups()?;
         gone += self.forget_old_reservations(before)?;
         gone += self.forget_allocations(before, most)?;
         gone += self

@@ -151,6 +151,17 @@ impl ReadTransaction<'_> {
         Ok(nodes)
     }
 
+    /// When each node last got a session, as a number that rises with each; absent where none ever did.
+    pub(crate) fn node_turns(&self) -> Result<BTreeMap<NodeId, u64>, Failure> {
+        let mut statement = self
+            .connection
+            .prepare_cached("select id, turn from node where turn > 0")?;
+        let rows = statement.query_map([], |row| {
+            Ok((NodeId(value::id(row, "id")?), value::unsigned(row, "turn")?))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// Names of the machines that take no new sessions, each with why.
     pub(crate) fn closed_nodes(&self) -> Result<Vec<(String, String)>, Failure> {
         let mut statement = self
@@ -323,6 +334,16 @@ impl Rows<'_> {
             .prepare_cached("update node set schedulable = ?2, note = ?3 where id = ?1")?
             .execute((id.0.as_bytes(), !closed, note))?;
         Ok(changed > 0)
+    }
+
+    /// Notes that a node got a session: it is the others' turn. O(nodes).
+    pub(crate) fn put_turn(&self, node: NodeId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "update node set turn = (select max(turn) + 1 from node) where id = ?1",
+            )?
+            .execute([node.0.as_bytes()])?;
+        Ok(())
     }
 
     /// Writes what is known of a machine, but for whether it takes new sessions: administrators say that, with

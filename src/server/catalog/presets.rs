@@ -1,6 +1,6 @@
 //! Rows of presets. Decides nothing; which of several is meant, `rules::preset` says.
 
-use rules::names::{PresetId, TenantName};
+use rules::names::{PresetId, ResourceGroupId, TenantName};
 use rules::permissions::Reach;
 use rules::preset::{Preset, PresetScope};
 use rules::tenancy::{DomainId, ProjectId};
@@ -21,6 +21,8 @@ pub(crate) struct PresetRecord {
     pub(crate) domain_name: Option<String>,
     /// None for one of the site or a domain.
     pub(crate) project_name: Option<String>,
+    /// None for one of any resource group.
+    pub(crate) group_name: Option<String>,
 }
 
 /// The members of a project reach its presets by their grants.
@@ -45,12 +47,14 @@ fn preset_row(row: &Row<'_>) -> rusqlite::Result<PresetRecord> {
             title: row.get("title")?,
             title_ko: row.get("title_ko")?,
             amounts: value::json(row, "amounts")?,
+            group: value::id_or_none(row, "resource_group")?.map(ResourceGroupId),
             position: row.get("position")?,
             is_default: row.get("is_default")?,
             generation: value::unsigned(row, "generation")?,
         },
         domain_name: row.get("domain_name")?,
         project_name: row.get("project_name")?,
+        group_name: row.get("group_name")?,
     })
 }
 
@@ -68,10 +72,12 @@ impl ReadTransaction<'_> {
         values: impl Params,
     ) -> Result<Vec<PresetRecord>, Failure> {
         let mut statement = self.connection.prepare_cached(&format!(
-            "select preset.*, domain.name as domain_name, project.name as project_name
+            "select preset.*, domain.name as domain_name, project.name as project_name,
+                    resource_group.name as group_name
              from (select * from preset where {condition}) as preset
              left join domain on domain.id = preset.domain
              left join project on project.id = preset.project
+             left join resource_group on resource_group.id = preset.resource_group
              order by preset.domain is not null, domain.name, preset.project is not null, project.name,
                       preset.position, preset.name"
         ))?;
@@ -145,8 +151,8 @@ impl Rows<'_> {
             .prepare_cached(
                 "insert into preset
                      (id, domain, project, name, title, title_ko, amounts, position, is_default,
-                      generation)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                      generation, resource_group)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
             )?
             .execute((
                 preset.id.0.as_bytes(),
@@ -159,6 +165,7 @@ impl Rows<'_> {
                 preset.position,
                 preset.is_default,
                 value::signed(preset.generation),
+                preset.group.map(|group| *group.0.as_bytes()),
             ))?;
         Ok(())
     }
@@ -169,7 +176,7 @@ impl Rows<'_> {
             .prepare_cached(
                 "update preset
                  set name = ?2, title = ?3, title_ko = ?4, amounts = ?5, position = ?6,
-                     is_default = ?7, generation = generation + 1
+                     is_default = ?7, resource_group = ?8, generation = generation + 1
                  where id = ?1",
             )?
             .execute((
@@ -180,6 +187,7 @@ impl Rows<'_> {
                 value::text(&preset.amounts),
                 preset.position,
                 preset.is_default,
+                preset.group.map(|group| *group.0.as_bytes()),
             ))?;
         Ok(())
     }

@@ -46,6 +46,8 @@ pub(crate) struct ReservationRecord {
     pub(crate) before: BeforeReservation,
     /// IANA name of the zone in which its weeks keep their time of day.
     pub(crate) time_zone: String,
+    /// Weeks that begin on a day off were left out.
+    pub(crate) skips_holidays: bool,
     /// The lead who booked or asked; None: an administrator booked.
     pub(crate) asked_by: Option<UserId>,
     /// When it was asked for; None: it was booked at once.
@@ -146,6 +148,7 @@ fn reservation_row(row: &Row<'_>) -> rusqlite::Result<ReservationRecord> {
         amount: value::json(row, "amount")?,
         before: value::word(row, "before", BeforeReservation::parse)?,
         time_zone: row.get("time_zone")?,
+        skips_holidays: row.get("skips_holidays")?,
         asked_by: value::id_or_none(row, "asked_by")?.map(UserId),
         asked_at: value::time_or_none(row, "asked_at")?,
         reason: row.get("reason")?,
@@ -410,6 +413,24 @@ impl ReadTransaction<'_> {
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
+    /// How many reservations a user has of their own that are still to come or last.
+    pub(crate) fn reservations_of(&self, user: UserId) -> Result<u64, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select count(*) as n
+                 from reservation
+                 where user = ?1
+                 and exists (
+                     select 1
+                     from reservation_time
+                     where reservation_time.reservation = reservation.id
+                     and reservation_time.state in ('asked', 'booked', 'warned', 'active')
+                 )",
+            )?
+            .query_row([user.0.as_bytes()], |row| value::unsigned(row, "n"))?)
+    }
+
     /// Those of a project of which something is left. Costs one range of an index.
     pub(crate) fn reservations_of_project(
         &self,
@@ -564,8 +585,8 @@ impl Rows<'_> {
             .prepare_cached(
                 "insert into reservation
                      (id, name, user, project, domain, amount, before, generation, time_zone,
-                      asked_by, asked_at, reason)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                      asked_by, asked_at, reason, skips_holidays)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
             )?
             .execute((
                 row.id.0.as_bytes(),
@@ -580,6 +601,7 @@ impl Rows<'_> {
                 row.asked_by.map(|id| *id.0.as_bytes()),
                 row.asked_at.map(Timestamp::as_millis),
                 row.reason.as_str(),
+                row.skips_holidays,
             ))?;
         Ok(())
     }
@@ -589,7 +611,8 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "update reservation
-                 set name = ?2, amount = ?3, before = ?4, time_zone = ?5, generation = generation + 1
+                 set name = ?2, amount = ?3, before = ?4, time_zone = ?5, skips_holidays = ?6,
+                     generation = generation + 1
                  where id = ?1",
             )?
             .execute((
@@ -598,6 +621,7 @@ impl Rows<'_> {
                 value::text(&row.amount),
                 row.before.word(),
                 row.time_zone.as_str(),
+                row.skips_holidays,
             ))?;
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use rules::calendar::ZoneOffsets;
 use rules::fair_share::QueueOrder;
+use rules::holiday::Holidays;
 use rules::names::{NodeId, ResourceGroupId, SessionId, TenantName};
 use rules::policy::{BackfillMode, PreemptionMode, Spreading};
 use rules::resource_group::{CpuOvercommit, GroupKinds, GroupPlan, ResourceGroup};
@@ -55,10 +56,13 @@ fn calendar_text(group: &ResourceGroup) -> Option<String> {
     (!calendar.windows.is_empty()).then(|| value::text(calendar))
 }
 
-/// UTC for a zone that this version no longer knows.
-fn offsets_of(zone: &str) -> ZoneOffsets {
+/// UTC for a zone that this version no longer knows. `off`: days off of the site.
+fn offsets_of(zone: &str, off: &Holidays) -> ZoneOffsets {
     let known = jiff::tz::TimeZone::get(zone);
-    known.map_or_else(|_| ZoneOffsets::default(), |zone| ZoneOffsets::of(&zone))
+    ZoneOffsets {
+        holidays: off.keys().copied().collect(),
+        ..known.map_or_else(|_| ZoneOffsets::default(), |zone| ZoneOffsets::of(&zone))
+    }
 }
 
 impl ReadTransaction<'_> {
@@ -87,10 +91,15 @@ impl ReadTransaction<'_> {
             ))
         })?;
         let groups = self.resource_groups()?;
-        let with_windows = groups.iter().filter(|one| !one.calendar.windows.is_empty());
+        let has_windows = |one: &&ResourceGroup| !one.calendar.windows.is_empty();
+        let off = match groups.iter().any(|one| has_windows(&one)) {
+            true => self.holidays(None)?.days,
+            false => Holidays::new(),
+        };
+        let with_windows = groups.iter().filter(has_windows);
         Ok(GroupPlan {
             offsets: with_windows
-                .map(|one| (one.id, offsets_of(&one.calendar.zone)))
+                .map(|one| (one.id, offsets_of(&one.calendar.zone, &off)))
                 .collect(),
             groups,
             nodes: rows.collect::<Result<_, _>>()?,

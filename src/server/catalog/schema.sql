@@ -284,7 +284,7 @@ CREATE TABLE domain (
     title text not null,
     state text not null check (state in ('active')),
     generation integer not null
-) strict;
+, sign_up text) strict;
 
 CREATE TABLE dotfile (
     user blob not null references user (id) on delete cascade,
@@ -490,6 +490,12 @@ CREATE INDEX folder_transfer_by_project on folder_transfer (project) where proje
 
 CREATE INDEX folder_transfer_by_user on folder_transfer (user) where user is not null;
 
+CREATE TABLE holiday_calendar (
+    domain blob primary key,
+    days text not null,
+    generation integer not null
+) strict, without rowid;
+
 CREATE TABLE idempotency (
     principal blob not null,
     route text not null,
@@ -676,7 +682,7 @@ CREATE TABLE node (
     generation integer not null,
     schedulable integer not null check (schedulable in (0, 1)),
     problems text not null
-, note text not null default '', resource_group blob references resource_group (id)) strict;
+, note text not null default '', resource_group blob references resource_group (id), turn integer not null default 0 check (turn >= 0)) strict;
 
 CREATE INDEX node_by_group on node (resource_group) where resource_group is not null;
 
@@ -746,7 +752,7 @@ CREATE TABLE preset (
     position integer not null,
     is_default integer not null check (is_default in (0, 1)),
     generation integer not null
-) strict, without rowid;
+, resource_group blob references resource_group (id) on delete set null) strict, without rowid;
 
 CREATE UNIQUE INDEX preset_name on preset (coalesce(project, domain, x''), name);
 
@@ -795,7 +801,7 @@ CREATE TABLE reservation (
     domain blob references domain (id),
     amount text not null check (json_valid(amount)),
     before text not null check (before in ('drain', 'fit')),
-    generation integer not null, time_zone text not null default 'UTC', asked_by blob references user (id) on delete set null, asked_at integer, reason text not null default '',
+    generation integer not null, time_zone text not null default 'UTC', asked_by blob references user (id) on delete set null, asked_at integer, reason text not null default '', skips_holidays integer not null default 0 check (skips_holidays in (0, 1)),
     check (user is null or project is null),
     check ((domain is null) = (user is null and project is null))
 ) strict, without rowid;
@@ -844,9 +850,8 @@ CREATE TABLE resource_group (
     interactive integer not null check (interactive in (0, 1)),
     batch integer not null check (batch in (0, 1)),
     -- Null: as the settings say.
-    spreading text check (spreading in ('pack', 'spread')),
     generation integer not null
-, ordering text check (ordering in ('turns', 'fifo', 'lifo', 'drf', 'fair')), backfill text check (backfill in ('strict', 'timed')), cpu_overcommit integer not null default 100 check (cpu_overcommit between 100 and 800), calendar text, preemption text not null default 'off' check (preemption in ('off', 'priority'))) strict, without rowid;
+, ordering text check (ordering in ('turns', 'fifo', 'lifo', 'drf', 'fair')), backfill text check (backfill in ('strict', 'timed')), cpu_overcommit integer not null default 100 check (cpu_overcommit between 100 and 800), calendar text, preemption text not null default 'off' check (preemption in ('off', 'priority')), spreading text check (spreading in ('pack', 'spread', 'roundrobin'))) strict, without rowid;
 
 CREATE TABLE role_grant (
     user blob not null references user (id),
@@ -1031,6 +1036,26 @@ CREATE INDEX sign_in_link_by_end on sign_in_link (expires_at);
 
 CREATE INDEX sign_in_link_by_maker on sign_in_link (maker);
 
+CREATE TABLE sign_up (
+    id blob primary key,
+    domain blob not null references domain (id),
+    name text not null,
+    full_name text not null,
+    email text not null,
+    -- A hash, as that of a user.
+    password text not null,
+    -- What they said about themselves.
+    note text not null,
+    -- Address that they asked from.
+    source text not null,
+    asked_at integer not null,
+    -- Null while it waits.
+    declined_at integer,
+    declined_by text
+) strict, without rowid;
+
+CREATE INDEX sign_up_by_domain on sign_up (domain, asked_at);
+
 CREATE TABLE ssh_host_key (
     id integer primary key check (id = 1),
     -- The seed of an Ed25519 key, sealed.
@@ -1136,7 +1161,9 @@ CREATE TABLE "user" (
     created_at integer not null,
     removed_at integer,
     generation integer not null
-, served_at integer, ended_bytes integer not null default 0, ended_rows integer not null default 0, domain blob not null default x'00000000000070008000000000000001', notices_read integer not null default 0, notices_read_at integer not null default 0, full_name text not null default '', email text, must_change integer not null default 0 check (must_change in (0, 1)), departs_at integer, networks text not null default '[]' check (json_valid(networks)), password_set_at integer) strict;
+, served_at integer, ended_bytes integer not null default 0, ended_rows integer not null default 0, domain blob not null default x'00000000000070008000000000000001', notices_read integer not null default 0, notices_read_at integer not null default 0, full_name text not null default '', email text, must_change integer not null default 0 check (must_change in (0, 1)), departs_at integer, networks text not null default '[]' check (json_valid(networks)), password_set_at integer, expires_at integer) strict;
+
+CREATE INDEX user_by_end on user (expires_at) where expires_at is not null;
 
 CREATE INDEX user_departs on user (departs_at)
 where departs_at is not null;

@@ -393,7 +393,7 @@ impl ReadTransaction<'_> {
             }
         }
         let (rule, groups) = (self.queue_rule()?, self.group_plan()?);
-        Ok(ClusterSnapshot {
+        let mut world = ClusterSnapshot {
             revision: self.revision()?,
             sessions,
             ended,
@@ -409,7 +409,12 @@ impl ReadTransaction<'_> {
             reservations: self.near_reservations()?,
             served: self.served()?,
             groups,
-        })
+            ..ClusterSnapshot::default()
+        };
+        if world.takes_turns() {
+            world.turns = self.node_turns()?;
+        }
+        Ok(world)
     }
 
     /// The revision of the newest commit that this view sees.
@@ -495,6 +500,9 @@ impl Rows<'_> {
             .filter(|at| before.scheduled_at() != Some(*at))
         {
             self.put_served(after.owner, at)?;
+            if let Some(node) = after.node() {
+                self.put_turn(node)?;
+            }
         }
         self.book(Some(&before), &after)?;
         if after.state() == SessionState::Ended && before.state() != SessionState::Ended {

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use rules::names::{EmailAddress, TokenId, UserId, UserName};
 use rules::permissions::{Permission, Reach};
 use rules::refusals;
+use rules::session::DesiredState;
 use rules::tenancy::{DomainId, ProjectId};
 use rules::units::Timestamp;
 use rules::users::{Role, User, UserSource};
@@ -76,7 +77,7 @@ pub(crate) struct SetupRow {
 }
 
 const USER: &str =
-    "id, name, full_name, email, must_change, password_set_at, domain, language, theme, time_zone, suspended, networks, departs_at, created_at, generation,
+    "id, name, full_name, email, must_change, password_set_at, domain, language, theme, time_zone, suspended, networks, departs_at, expires_at, created_at, generation,
      exists (
          select 1
          from role_grant
@@ -107,6 +108,7 @@ fn user_row(row: &Row<'_>) -> rusqlite::Result<User> {
         suspended: row.get("suspended")?,
         networks: value::json(row, "networks")?,
         departs_at: value::time_or_none(row, "departs_at")?,
+        expires_at: value::time_or_none(row, "expires_at")?,
         created_at: value::time(row, "created_at")?,
         generation: value::unsigned(row, "generation")?,
     })
@@ -406,6 +408,26 @@ impl ReadTransaction<'_> {
 }
 
 impl ReadTransaction<'_> {
+    /// Whether the account of a guest ended that is not suspended. An index look-up.
+    pub(crate) fn has_ended_account(&self, now: Timestamp) -> Result<bool, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select exists (
+                     select 1
+                     from user
+                     where expires_at <= ?1 and suspended = 0 and removed_at is null
+                     and not exists (
+                         select 1
+                         from role_grant
+                         where role_grant.user = user.id and role_grant.domain = x''
+                         and role = 'administrator'
+                     )
+                 ) as is_there",
+            )?
+            .query_row([now.as_millis()], |row| row.get("is_there"))?)
+    }
+
     /// Whether a user who leaves has no live session. Costs one visit of each user who leaves.
     pub(crate) fn has_departed(&self) -> Result<bool, Failure> {
         Ok(self
@@ -476,7 +498,7 @@ impl Rows<'_> {
             .prepare_cached(
                 "update user
                  set language = ?2, theme = ?3, time_zone = ?4, suspended = ?5,
-                     full_name = ?7, email = ?8, departs_at = ?9, networks = ?10,
+                     full_name = ?7, email = ?8, departs_at = ?9, networks = ?10, expires_at = ?11,
                      generation = generation + 1
                  where id = ?1 and generation = ?6 and removed_at is null",
             )?
@@ -491,6 +513,7 @@ impl Rows<'_> {
                 user.email.as_ref().map(EmailAddress::as_str),
                 user.departs_at.map(Timestamp::as_millis),
                 value::text(&user.networks),
+                user.expires_at.map(Timestamp::as_millis),
             ))?;
         Ok(written == 1)
     }
@@ -574,6 +597,52 @@ impl Rows<'_> {
         self.forget_ssh_keys(id)?;
         self.forget_sign_in_links(id)?;
         self.forget_invitations_of(id)
+    }
+
+    /// Suspends accounts of guests that ended, and stops their sessions; gives how many. What is written stays: a clock that is
+    /// set back admits none of them. Administrators of the site stay. Costs a visit of each live session.
+    pub(crate) fn end_accounts(&self, now: Timestamp) -> Result<usize, Failure> {
+        let mut statement = self.connection.prepare_cached(&format!(
+            "select {USER}
+             from user
+             where expires_at <= ?1 and suspended = 0 and removed_at is null and administrator = 0
+             limit 100"
+        ))?;
+        let ended = statement.query_map([now.as_millis()], user_row)?;
+        let ended: Vec<User> = ended.collect::<Result<_, _>>()?;
+        if ended.is_empty() {
+            return Ok(0);
+        }
+        let live = self.live_sessions()?.into_vec();
+        for user in &ended {
+            self.forget_browsers(user.id, None)?;
+            self.forget_sign_in_links(user.id)?;
+            let suspended = User {
+                suspended: true,
+                ..user.clone()
+            };
+            self.put_user(&suspended, user.generation)?;
+            for session in live.iter().filter(|session| session.owner == user.id) {
+                self.edit_session(session.id, "controller", None, |session| {
+                    let restarts = std::mem::take(&mut session.restart);
+                    let because = rules::reasons::session_account_ended();
+                    let stops = session.stop(DesiredState::Stop, because, now);
+                    Ok(stops || restarts)
+                })?;
+            }
+            self.note(super::events::NewEvent {
+                actor: "controller",
+                topic: "users",
+                object: &user.id.to_string(),
+                scope: rules::tenancy::Scope::domain(user.domain),
+                code: "user.account-ended",
+                before: "",
+                after: &user
+                    .expires_at
+                    .map_or_else(String::new, |end| end.to_string()),
+            })?;
+        }
+        Ok(ended.len())
     }
 
     /// Takes out the users who leave and of whom no session lives; gives how many.

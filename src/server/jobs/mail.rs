@@ -304,7 +304,7 @@ fn reader(
 fn is_fresh(notice: &OwnNotice, progress: &OutputProgress, now: Timestamp) -> bool {
     notice.unread
         && match (&notice.about, notice.event) {
-            (NoticeKind::WillEnd(ends), _) => *ends > now,
+            (NoticeKind::WillEnd(ends) | NoticeKind::AccountEnds(ends), _) => *ends > now,
             // Told in the console alone.
             (NoticeKind::LimitRaised(..), _) => false,
             (_, Some(event)) => event > progress.seen,
@@ -389,7 +389,10 @@ async fn send_next(server: &Server) -> Result<Sent, MailFault> {
 fn is_over(notice: &OwnNotice, now: Timestamp) -> bool {
     matches!(
         &notice.about,
-        NoticeKind::WillEnd(at) | NoticeKind::ReservationWarned(at) | NoticeKind::CourseWarned(at)
+        NoticeKind::WillEnd(at)
+            | NoticeKind::AccountEnds(at)
+            | NoticeKind::ReservationWarned(at)
+            | NoticeKind::CourseWarned(at)
             if *at <= now
     )
 }

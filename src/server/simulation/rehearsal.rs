@@ -32,7 +32,8 @@ use options::{CommandOptions, whole};
 
 /// The commands of a script, for the help text and for mistyped ones.
 pub const COMMANDS: &str = "\
-rules [least SHARE] [step SHARE] [each SHARE] [spreading pack|spread] [backfill strict|timed]
+rules [least SHARE] [step SHARE] [each SHARE] [spreading pack|spread|roundrobin]
+       [backfill strict|timed]
 node NAME cpu CORES mem SIZE [gpus N] [card SIZE] [sockets N] [mig PROFILE,…] [prepare SECONDS]
        [stop SECONDS]        `mig` partitions the last of its devices
 submit NAME [GPU] [cpu CORES] [mem SIZE] [gpu SHARE] [gpu-mem SIZE] [mig PROFILE] [batch SECONDS]
@@ -195,9 +196,12 @@ impl RehearsalStage {
             step: share("step")?.unwrap_or(usual.step),
             each: share("each")?,
             spreading: match options.take("spreading") {
-                None | Some("pack") => Spreading::Pack,
-                Some("spread") => Spreading::Spread,
-                Some(word) => return Err(wrong(format!("rules: {word} is not pack or spread."))),
+                None => Spreading::Pack,
+                Some(word) => {
+                    let other =
+                        || wrong(format!("rules: {word} is not pack, spread or roundrobin."));
+                    Spreading::parse(word).ok_or_else(other)?
+                }
             },
             ..usual
         };

@@ -253,6 +253,17 @@ async fn an_export_of_a_domain_verifies_alone_and_every_edit_of_it_is_located() 
     let whole = export(&the_box, &the_box.admin).await;
     assert!(!whole.contains("\"digest\"") && whole.contains("zanzibar"));
     assert_eq!(verified(folder, &whole, &key).0, 0);
+    // Of one user's acts it verifies as well, and an act that is left out is missed.
+    let path = "/api/v1/audit/export?user=abe";
+    let of_abe = the_box.get(&the_box.admin, path).await;
+    let of_abe = String::from_utf8(of_abe.bytes).expect("text");
+    assert_eq!(verified(folder, &of_abe, &key).0, 0, "{of_abe}");
+    assert!(!of_abe.contains("zanzibar") && !of_abe.contains("\\\"actor\\\":\\\"auditor\\\""));
+    let told = |line: &&str| line.contains("\"statement\"");
+    assert!(of_abe.lines().filter(told).count() >= 2, "{of_abe}");
+    let first = of_abe.lines().find(told).expect("an act of abe");
+    let without = of_abe.replacen(&format!("{first}\n"), "", 1);
+    assert_ne!(verified(folder, &without, &key).0, 0);
 
     // One edit of each sort, told with its place.
     let row = |line: &&str| line.starts_with("{\"sequence\"");

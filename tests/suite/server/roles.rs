@@ -146,6 +146,10 @@ fn body(route: &DocumentedRoute) -> String {
         Some("IdleRulePatch") => json!({"window_seconds": 7200}).to_string(),
         Some("NewAnnouncement" | "AnnouncementPatch") => json!({"text": "News."}).to_string(),
         Some("MailChoicesRequest") => json!({"kinds": ["failed"]}).to_string(),
+        Some("SignUpApproval") => "{}".to_owned(),
+        Some("NewSignUpRule") => json!({"addresses": "@lab.example"}).to_string(),
+        Some("FolderHandOver") => json!({"to": "jae"}).to_string(),
+        Some("NewHolidays") => json!({"list": "2026-12-25 Christmas"}).to_string(),
         Some("BrandingPatch") => json!({"hue": 3}).to_string(),
         Some("NewWebhook") => json!({
             "name": "new", "address": "https://127.0.0.1:9/x", "kinds": ["sessions"],

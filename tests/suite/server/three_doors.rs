@@ -615,6 +615,15 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["exportAudit"],
         &["audit export x --since 2h"],
     ),
+    ("GET /holidays", &["listHolidays"], &["holiday ls"]),
+    (
+        "POST /holidays",
+        &["setHolidays"],
+        &[
+            "holiday import x --replace --domain y",
+            "holiday rm 2026-12-25",
+        ],
+    ),
     (
         "GET /announcements",
         &["listAnnouncements"],
@@ -923,6 +932,25 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["acceptInvitation"],
         &["invitation accept x"],
     ),
+    (
+        "GET /sign-ups",
+        &["listSignUps", "listSignUpRules"],
+        &["sign-up ls", "sign-up rules"],
+    ),
+    (
+        "POST /sign-ups/{id}/decide",
+        &["approveSignUp", "declineSignUp", "reopenSignUp"],
+        &[
+            "sign-up approve x --name y",
+            "sign-up decline x",
+            "sign-up reopen x",
+        ],
+    ),
+    (
+        "POST /sign-ups/rule",
+        &["setSignUpRule"],
+        &["sign-up allow @lab.example", "sign-up allow --none"],
+    ),
     ("GET /allowances", &["listAllowances"], &["allowance ls"]),
     (
         "POST /allowances",
@@ -1008,6 +1036,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &[
             "user role x administrator",
             "user set x --email y@z.example",
+            "user set x --expires 90d",
         ],
     ),
     ("", &["setPassword"], &["user passwd x"]),
@@ -1017,6 +1046,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         "POST /users/{id}/remove",
         &["departUser"],
         &["user depart x --finish-within 7d"],
+    ),
+    (
+        "POST /users/{id}/folders/offer",
+        &["offerFoldersOfUser"],
+        &["user offer-folders x y"],
     ),
     ("GET /me", &["getMe"], &["me get"]),
     (
@@ -1328,6 +1362,8 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/reservations.rs"),
         include_str!("../../../src/doors/pages/fair_share.rs"),
         include_str!("../../../src/doors/pages/statements.rs"),
+        include_str!("../../../src/doors/pages/holidays.rs"),
+        include_str!("../../../src/doors/pages/sign_ups.rs"),
         include_str!("../../../src/doors/pages/announced.rs"),
         include_str!("../../../src/doors/pages/announcements.rs"),
         include_str!("../../../src/doors/pages/idle_rules.rs"),

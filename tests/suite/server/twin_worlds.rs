@@ -25,7 +25,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 69] = [
+const PAGES: [&str; 70] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -87,6 +87,7 @@ const PAGES: [&str; 69] = [
     "/budgets",
     "/budgets?q=WORD",
     "/reservations",
+    "/holidays",
     "/audit",
     "/audit?q=user:WORD.user",
     "/audit.csv",
@@ -97,8 +98,9 @@ const PAGES: [&str; 69] = [
     "/choices/users?user=WORD",
 ];
 /// Pages of administrators, and of one user.
-const ADMINISTRATION: [&str; 13] = [
+const ADMINISTRATION: [&str; 14] = [
     "/users",
+    "/sign-ups",
     "/users?q=WORD",
     "/users/WORD.user",
     "/users/WORD.user/sign-in-link",

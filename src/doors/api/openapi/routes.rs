@@ -988,6 +988,18 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/users/{id}/offer-folders",
+        operation: "offerFoldersOfUser",
+        tag: "users",
+        summary: "Offer the folders of a user who is to leave to another user of the domain",
+        needs: USERS_WRITE,
+        body: Some("FolderHandOver"),
+        answer: SuccessReply::Schema("Departure"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         method: "DELETE",
         path: "/api/v1/users/{id}",
         operation: "removeUser",
@@ -1241,6 +1253,73 @@ pub const ROUTES: &[DocumentedRoute] = &[
         body: Some("InvitationCode"),
         answer: SuccessReply::Schema("Member"),
         refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/sign-ups",
+        operation: "listSignUps",
+        tag: "tenancy",
+        summary: "List the requests of strangers for accounts of your domains",
+        needs: USERS_READ,
+        answer: SuccessReply::Schema("SignUpPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/sign-ups/{id}/approve",
+        operation: "approveSignUp",
+        tag: "tenancy",
+        summary: "Make the account that a request asks for",
+        needs: USERS_WRITE,
+        body: Some("SignUpApproval"),
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/sign-ups/{id}/decline",
+        operation: "declineSignUp",
+        tag: "tenancy",
+        summary: "Decline a request for an account; it can be reopened for 30 days",
+        needs: USERS_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/sign-ups/{id}/reopen",
+        operation: "reopenSignUp",
+        tag: "tenancy",
+        summary: "Let a request wait again that was declined",
+        needs: USERS_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/sign-up-rules",
+        operation: "listSignUpRules",
+        tag: "tenancy",
+        summary: "List who may ask for an account of each of your domains",
+        needs: USERS_READ,
+        answer: SuccessReply::Schema("SignUpRulePage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/sign-up-rules",
+        operation: "setSignUpRule",
+        tag: "tenancy",
+        summary: "Say who may ask for an account of a domain",
+        needs: USERS_WRITE,
+        body: Some("NewSignUpRule"),
+        answer: SuccessReply::Schema("SignUpRule"),
+        refusals: &[400, 404, 422],
         ..ROUTE
     },
     DocumentedRoute {
@@ -2661,6 +2740,27 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/holidays",
+        operation: "listHolidays",
+        tag: "system",
+        summary: "List the holidays of the site and of the domains that you see, a calendar each",
+        needs: ME,
+        answer: SuccessReply::Schema("HolidayCalendarPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/holidays",
+        operation: "setHolidays",
+        tag: "system",
+        summary: "Say all holidays of the site, or of a domain (with users:write there)",
+        needs: SYSTEM_WRITE,
+        body: Some("NewHolidays"),
+        answer: SuccessReply::Schema("HolidayCalendar"),
+        refusals: &[400, 404, 412, 422, 428],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/announcements",
         operation: "listAnnouncements",
         tag: "system",
@@ -3216,6 +3316,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         query: &[
             ("since", "RFC 3339; from then on"),
             ("until", "RFC 3339; up to then"),
+            ("user", "a name: its acts, and digests of all others"),
         ],
         answer: SuccessReply::File(&["application/jsonl"]),
         refusals: &[400, 422],

@@ -223,6 +223,8 @@ fn of_preset(t: Text, preset: PresetView) -> OfferedSize {
     fills.push(("disk", text(disk.map(typed_memory))));
     let limit = preset.max_runtime_seconds.map(typed_span);
     fills.push(("max_runtime", text(limit)));
+    // One of any group leaves the choice as it is.
+    fills.extend(preset.group.clone().map(|group| ("group", group)));
     OfferedSize {
         value: preset.name.to_string(),
         name,
@@ -279,12 +281,17 @@ fn field<'a>(form: &'a LaunchForm, name: &str) -> &'a str {
         "shm" => &form.shm,
         "disk" => &form.disk,
         "max_runtime" => &form.max_runtime,
+        "group" => form.texts.group.as_deref().unwrap_or_default(),
         _ => "",
     }
 }
 
 fn fill(form: &mut LaunchForm, all: &[(&'static str, String)]) {
     for (name, text) in all {
+        if *name == "group" {
+            form.texts.group = Some(text.clone());
+            continue;
+        }
         let field = match *name {
             "cpu" => &mut form.cpu,
             "memory" => &mut form.memory,
@@ -314,11 +321,12 @@ mod tests {
             title: "Half".to_owned(),
             title_ko: "절반".to_owned(),
             amounts,
+            group: None,
             position: 0,
             is_default: false,
             generation: 1,
         };
-        PresetView::new(preset, None, None)
+        PresetView::new(preset, None, None, None)
     }
 
     #[test]

@@ -357,6 +357,11 @@ const SUMMARIES: &[(&str, &str)] = &[
         "setReservationQuota",
         "프로젝트 책임자가 요청하지 않고 예약할 수 있는 GPU 시간을 정합니다",
     ),
+    ("listHolidays", "사이트와 보이는 도메인의 휴일을 나열합니다"),
+    (
+        "setHolidays",
+        "사이트의 휴일을 모두 정합니다. 도메인의 휴일은 그 도메인의 users:write로 정할 수 있습니다",
+    ),
     (
         "listAnnouncements",
         "관리하는 공지를 지난 것까지 모두 나열합니다",
@@ -507,6 +512,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "departUser",
         "사용자를 세션, 로그인, 토큰과 함께 삭제합니다",
     ),
+    (
+        "offerFoldersOfUser",
+        "떠날 사용자의 폴더를 같은 도메인의 다른 사용자에게 제안합니다",
+    ),
     ("removeUser", "가진 것이 없는 사용자를 지웁니다"),
     ("listGrants", "사용자의 역할 목록"),
     ("putGrant", "도메인이나 사이트 전체의 역할을 줍니다"),
@@ -553,6 +562,21 @@ const SUMMARIES: &[(&str, &str)] = &[
     (
         "acceptInvitation",
         "내 계정으로 초대받은 프로젝트에 참여합니다",
+    ),
+    ("listSignUps", "도메인의 계정 요청"),
+    ("approveSignUp", "요청한 계정을 만듭니다"),
+    (
+        "declineSignUp",
+        "계정 요청을 받아들이지 않습니다. 30일 동안 되돌릴 수 있습니다",
+    ),
+    (
+        "reopenSignUp",
+        "받아들이지 않은 요청을 다시 기다리게 합니다",
+    ),
+    ("listSignUpRules", "도메인마다 계정을 요청할 수 있는 주소"),
+    (
+        "setSignUpRule",
+        "도메인의 계정을 요청할 수 있는 주소를 정합니다",
     ),
     ("getMe", "호출한 사용자"),
     ("changeMe", "언어, 테마, 시간대를 정합니다"),
@@ -911,6 +935,11 @@ const QUERIES: &[(&str, &str, &str)] = &[
     ("listAudit", "cursor", "앞 쪽의 응답에 있는 값"),
     ("exportAudit", "since", "RFC 3339, 이때부터"),
     ("exportAudit", "until", "RFC 3339, 이때까지"),
+    (
+        "exportAudit",
+        "user",
+        "이 사용자의 행위는 내용을, 나머지는 다이제스트만",
+    ),
     ("setSetting", "dry_run", "true면 확인만 하고 쓰지 않음"),
     ("unsetSetting", "dry_run", "true면 확인만 하고 쓰지 않음"),
     ("undoSetting", "dry_run", "true면 확인만 하고 쓰지 않음"),

@@ -39,6 +39,7 @@ use super::super::folders::{
 };
 use super::super::gpus::{self, GpuPage, GpusPage};
 use super::super::history;
+use super::super::holidays::{HolidayCalendarCard, HolidaysPage};
 use super::super::hues;
 use super::super::images::environments::{
     EnvironmentDetailPage, EnvironmentImageLine, EnvironmentLine, EnvironmentsPage,
@@ -67,6 +68,7 @@ use super::super::settings;
 use super::super::setup::SetupPage;
 use super::super::sign_in_links::{LinkedAccount, LoginLinkPage, ShownLink, SignInLinkPage};
 use super::super::sign_ins::SignInRow;
+use super::super::sign_ups::{SignUpForm, SignUpLine, SignUpPage, SignUpRuleLine, SignUpsPage};
 use super::super::ssh_keys::{OwnSshKeyRow, ReachedBySsh, SshKeysPage};
 use super::super::start_up::{KeptItemRow, StartUpPage};
 use super::super::storage_use::{BigFolderRow, OwnerUseRow, StorageUseRows};
@@ -205,6 +207,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         alert: None,
         refused,
         directory: false,
+        signs_up: refused,
         providers: Vec::new(),
     };
     all.push(("login", bare(false).render()));
@@ -629,6 +632,75 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             },
             note: t.folder_files_preview_cut().into(),
             to: "train/a.csv".into(),
+        };
+        all.push((name, page.render()));
+    }
+    for (name, may_change) in [("holidays", true), ("holidays-read", false)] {
+        let calendar = |key: &str, days: &[(&str, &str)]| HolidayCalendarCard {
+            key: key.into(),
+            title: t.holidays_site().into(),
+            action: format!("/holidays?domain={key}"),
+            domain: key.into(),
+            generation: "3".into(),
+            count: days.len() as u64,
+            list: "2026-12-25 Christmas".into(),
+            days: days
+                .iter()
+                .map(|(day, name)| ((*day).to_owned(), (*name).to_owned()))
+                .collect(),
+            may_change,
+        };
+        let page = HolidaysPage {
+            t,
+            f: layout(t, Nav::Reservations, false),
+            calendars: vec![
+                calendar("site", &[("2026-12-25", "Christmas"), ("2027-01-01", "")]),
+                calendar("biology", &[]),
+            ],
+        };
+        all.push((name, page.render()));
+    }
+    for (name, is_empty) in [("sign-ups", false), ("sign-ups-none", true)] {
+        let line = |id: &str, is_taken| SignUpLine {
+            id: id.into(),
+            name: "mina".into(),
+            facts: "Mina Han · mina@lab.example · default · 192.0.2.7 · 28 Feb 10:00".into(),
+            note: "I join the lab in March.".into(),
+            is_taken,
+        };
+        let page = SignUpsPage {
+            t,
+            f: layout(t, Nav::Users, false),
+            waiting: match is_empty {
+                true => Vec::new(),
+                false => vec![line("0199f0a3-1", false), line("0199f0a3-2", true)],
+            },
+            declined: match is_empty {
+                true => Vec::new(),
+                false => vec![line("0199f0a3-3", false)],
+            },
+            rules: vec![SignUpRuleLine {
+                domain: "default".into(),
+                addresses: "@lab.example".into(),
+                action: "/sign-ups/rule?domain=default".into(),
+            }],
+            may_change: true,
+        };
+        all.push((name, page.render()));
+    }
+    for (name, is_asked) in [("sign-up", false), ("sign-up-asked", true)] {
+        let page = SignUpPage {
+            t,
+            f: stranger(t),
+            form: (!is_asked).then(|| SignUpForm {
+                domains: vec![components::Choice::new("default", "default", true)],
+                name: "mina".into(),
+                full_name: String::new(),
+                email: String::new(),
+                note: String::new(),
+                shortest: 10,
+                longest: 300,
+            }),
         };
         all.push((name, page.render()));
     }
@@ -3065,6 +3137,7 @@ fn user_page(t: Text) -> user::UserPage {
         more: 4,
         sessions_href: "/sessions?q=owner%3Amina".into(),
         events_href: "/events?q=user%3Amina".into(),
+        expires: "2026-12-31".into(),
         networks: "10.1.0.0/16".into(),
         generation: "3".into(),
         sign_ins: signed_in(t),

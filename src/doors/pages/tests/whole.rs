@@ -201,7 +201,9 @@ impl PagesFixture {
 }
 
 const PASSWORD: &str = "a long walk by the river 7";
-const PAGES: [&str; 40] = [
+const PAGES: [&str; 42] = [
+    "/holidays",
+    "/sign-ups",
     "/me/keys",
     "/me/ssh-keys",
     "/me/startup",

@@ -198,6 +198,7 @@ async fn ten_million_acts_are_searched_and_exported() {
         began.elapsed()
     );
     let wanted = api::audit::AuditExportQuery {
+        user: String::new(),
         since: month.since,
         until: month.until,
     };

@@ -8,11 +8,12 @@ use api::folders::{FolderOwnerView, FolderTransferView, NewFolderTransferBody};
 use api::operations::OperationView;
 use rules::folder::{Folder, FolderKind, FolderOwner, FolderState};
 use rules::folder_rights::{FolderVerb, leads, speaks_for};
-use rules::names::{FolderId, OperationId};
+use rules::names::{FolderId, OperationId, UserId};
 use rules::permissions::{Permission, Subject};
 use rules::refusals;
 use rules::tenancy::TenantState;
 use rules::units::Timestamp;
+use rules::users::User;
 
 use super::copies::{begin, label};
 use super::sharing::sessions_of;
@@ -76,6 +77,38 @@ pub async fn offer(
             Ok(view_of(found, offer))
         })
         .await
+}
+
+/// Offers every folder of a user to another one, in the place of offers that are there; home folders and those that are not
+/// ready stay. For who lets that user leave. O(folders).
+///
+/// Errors: `folder.offers-many`.
+pub(in crate::actions) fn offer_all(
+    rows: &Rows<'_>,
+    caller: &Caller,
+    from: UserId,
+    to: &User,
+) -> Result<(), Failure> {
+    let receiver = FolderOwner::User(to.id);
+    let mut offers = rows.folder_transfers_to(receiver)?.len();
+    for found in rows.folders_of(from)? {
+        let folder = &found.folder;
+        if folder.kind == FolderKind::Home || folder.state != FolderState::Ready {
+            continue;
+        }
+        let known = rows.folder_transfer(folder.id)?;
+        if known.is_some_and(|known| known.to == receiver) {
+            continue;
+        }
+        offers += 1;
+        if offers > MAX_OFFERS {
+            return Err(refusals::folder_offers_many(MAX_OFFERS).into());
+        }
+        rows.put_folder_transfer(folder.id, receiver, caller.name.as_str())?;
+        let told = ("", to.name.as_str());
+        note(rows, caller.name.as_str(), folder, "folder.offered", told)?;
+    }
+    Ok(())
 }
 
 /// Whom a folder is offered to.

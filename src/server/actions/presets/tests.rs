@@ -123,6 +123,68 @@ fn of_biology(name: &str) -> NewPresetBody {
 }
 
 #[tokio::test]
+async fn a_preset_of_a_group_puts_launches_there_and_names_no_group_to_others() {
+    let world = TwoDomains::open().await;
+    let (server, boss, abe) = (&world.server, &world.boss, &world.abe);
+    let lab = api::resource_groups::NewResourceGroupBody {
+        name: "lab".to_owned(),
+        ..Default::default()
+    };
+    super::super::resource_groups::create(server, boss, lab, None)
+        .await
+        .unwrap();
+    let of_group = |name: &str, group: &str| NewPresetBody {
+        group: Some(group.to_owned()),
+        ..of_cells(name)
+    };
+    assert_eq!(
+        world.refused(boss, of_group("none", "nowhere")).await,
+        "group.not-found"
+    );
+    let made = world.made(boss, of_group("large", "lab")).await;
+    assert_eq!(made.group.as_deref(), Some("lab"));
+    world.made(boss, of_cells("any")).await;
+    let launch = |group: Option<&str>| LaunchRequest {
+        kind: SessionKind::Batch,
+        project: Some("cells".to_owned()),
+        preset: Some("large".to_owned()),
+        group: group.map(str::to_owned),
+        command: vec!["true".to_owned()],
+        ..LaunchRequest::default()
+    };
+    let other = sessions::launch(server, abe, launch(Some("default")), None).await;
+    assert_eq!(code(other), "preset.other-group");
+    let nodes = api::resource_groups::GroupNodesBody {
+        nodes: vec!["one".to_owned()],
+    };
+    super::super::resource_groups::set_nodes(server, boss, "lab", nodes, None)
+        .await
+        .unwrap();
+    sessions::launch(server, abe, launch(None), None)
+        .await
+        .unwrap();
+    let query = api::sessions::ListQuery {
+        q: "group:lab".to_owned(),
+        ..api::sessions::ListQuery::default()
+    };
+    let there = sessions::list(server, abe, &query).await.unwrap();
+    assert_eq!(there.items.len(), 1);
+    let none_admitted = api::resource_groups::GroupAccessBody::default();
+    super::super::resource_groups::set_access(server, boss, "lab", none_admitted, None)
+        .await
+        .unwrap();
+    assert_eq!(world.listed(abe, Some("cells")).await, ["any"]);
+    assert_eq!(world.listed(boss, Some("biology/cells")).await.len(), 2);
+    let patch = PresetPatchBody {
+        group: Some(String::new()),
+        ..PresetPatchBody::default()
+    };
+    let freed = change(server, boss, "large", patch, None).await.unwrap();
+    assert_eq!(freed.group, None);
+    assert_eq!(world.listed(abe, Some("cells")).await.len(), 2);
+}
+
+#[tokio::test]
 async fn there_is_room_until_each_scope_of_a_caller_is_full() {
     let world = TwoDomains::open().await;
     let (boss, lead) = (&world.boss, &world.lead);

@@ -176,6 +176,16 @@ impl Site {
             .unwrap();
     }
 
+    /// Says the days off of the site.
+    async fn off(&self, list: &str) {
+        let body = api::holidays::HolidaysBody {
+            domain: None,
+            list: list.to_owned(),
+        };
+        let set = super::holidays::set(&self.server, &self.boss, body, None).await;
+        set.unwrap();
+    }
+
     async fn told(&self, caller: &Caller) -> Vec<NoticeKind> {
         let all = notices::list(&self.server, caller).await.unwrap();
         all.into_iter().map(|one| one.about).collect()
@@ -967,6 +977,39 @@ async fn an_approval_looks_for_conflicts_again_and_a_request_blocks_nobody() {
     cancel(server, boss, "fans").await.unwrap();
     let booked = approve(server, boss, &which, "").await.unwrap();
     assert_eq!(booked.state, ReservationState::Booked);
+}
+
+#[tokio::test]
+async fn weeks_that_begin_on_a_holiday_are_left_out_and_stay_out() {
+    let site = Site::open().await;
+    let (server, boss) = (&site.server, &site.boss);
+    let weekly = |name: &str, skip_holidays| NewReservationBody {
+        name: name.to_owned(),
+        repeats: Some(4),
+        skip_holidays,
+        ..site.lecture()
+    };
+    let day = |days: u64| site.day(days)[..10].to_owned();
+    site.off(&format!("{}\n{} Second", day(2), day(9))).await;
+    let booked = site.booked(boss, weekly("late", true)).await;
+    let begins = |one: &ReservationView| -> Vec<String> {
+        let times = one.times.iter();
+        times
+            .map(|time| written(time.from, &TimeZone::UTC))
+            .collect()
+    };
+    assert_eq!(begins(&booked), [site.day(16), site.day(23)]);
+    let patch = ReservationPatchBody {
+        to: Some(written(booked.to.plus_seconds(3_600), &TimeZone::UTC)),
+        ..ReservationPatchBody::default()
+    };
+    let moved = change(server, boss, "late", patch, None).await.unwrap();
+    assert_eq!(begins(&moved), begins(&booked));
+    cancel(server, boss, "late").await.unwrap();
+    assert_eq!(site.booked(boss, weekly("all", false)).await.times.len(), 4);
+    site.off(&[2, 9, 16, 23].map(day).join("\n")).await;
+    let none = book(server, boss, weekly("none", true), None).await;
+    assert_eq!(code(none), "reservation.holidays");
 }
 
 #[tokio::test]

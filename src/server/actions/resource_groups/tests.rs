@@ -353,6 +353,40 @@ async fn what_is_no_group_is_refused_by_name_and_others_may_change_nothing() {
 }
 
 #[tokio::test]
+async fn a_node_that_got_a_session_is_the_last_in_turn_also_once_that_is_over() {
+    let site = GroupedSite::open().await;
+    let (server, boss) = (&site.server, &site.boss);
+    let turns = || {
+        let world = server.catalog().read_now("look", |view| view.world());
+        world.unwrap().turns
+    };
+    let patch = ResourceGroupPatchBody {
+        spreading: Some(Some(Spreading::RoundRobin)),
+        ..ResourceGroupPatchBody::default()
+    };
+    let changed = change(server, boss, "default", patch, None).await.unwrap();
+    assert_eq!(changed.spreading, Some(Spreading::RoundRobin));
+    assert!(turns().is_empty());
+    let two = NodeId(uuid::Uuid::from_u128(2));
+    let nodes = [two, server.node(), two];
+    for node in nodes {
+        server
+            .catalog()
+            .write_now(Lane::Loops, "a turn", move |rows| rows.put_turn(node))
+            .unwrap();
+    }
+    let last = *turns().iter().max_by_key(|(_, turn)| **turn).unwrap().0;
+    assert_eq!(last, nodes[2]);
+    assert_eq!(turns().values().copied().max(), Some(3));
+    let patch = ResourceGroupPatchBody {
+        spreading: Some(None),
+        ..ResourceGroupPatchBody::default()
+    };
+    change(server, boss, "default", patch, None).await.unwrap();
+    assert!(turns().is_empty(), "no nodes take turns");
+}
+
+#[tokio::test]
 async fn a_list_of_sessions_is_narrowed_to_a_group() {
     let site = GroupedSite::open().await;
     site.with_lab().await;

@@ -43,6 +43,7 @@ use crate::actions::allowed;
 use crate::actions::budgets::{self, keep_within_budgets};
 use crate::actions::folders;
 use crate::actions::reservations::of_launch;
+use crate::actions::resource_groups::seen_ids;
 use crate::actions::system::refuse_unwell;
 use crate::actions::tenancy::{find_project, project_for_launch};
 use crate::actions::{IdempotencyKey, once, own_key};
@@ -105,8 +106,8 @@ pub async fn launch(
     refuse_full_queue(server)?;
     let now = server.clock().now();
     refuse_unheld_disk(server, &request).await?;
-    let asked = AskedGroup::of(&request);
     let request = with_preset(server, caller, request, now)?;
+    let asked = AskedGroup::of(&request);
     let request = with_reservation(server, caller, request, now)?;
     let request = with_image(server, caller, request)?;
     let (device_affinity, priority) = (request.device_affinity.clone(), request.priority);
@@ -270,7 +271,9 @@ fn refuse_mounts_of_others(mounts: &[RequestedMount], whose: &LaunchOwner) -> Re
 /// The request with the amounts of the preset that it names where it gives none itself, and the preset's name as a label.
 /// A time limit of the command takes the place of the preset's time limit.
 ///
-/// Errors: `preset.unknown`; those of the project and the owner.
+/// A preset of a resource group puts the session there.
+///
+/// Errors: `preset.unknown`, `preset.other-group`; those of the project and the owner.
 fn with_preset(
     server: &Server,
     caller: &Caller,
@@ -285,11 +288,12 @@ fn with_preset(
     else {
         return Ok(request);
     };
-    let preset = server.catalog().read_now("look up a preset", |view| {
+    let (preset, group) = server.catalog().read_now("look up a preset", |view| {
         let (owner, project) = (request.owner.as_deref(), request.project.clone());
         let place = project_of_launch(view, caller, owner, project, now)?;
-        preset_called(view, place, name)
+        preset_called(view, caller, place, name)
     })?;
+    let request = in_group_of(request, &preset, group)?;
     Ok(under_preset(request, &preset))
 }
 
@@ -341,20 +345,53 @@ fn under_image(
     Ok(request)
 }
 
-/// The preset of that name that a launch in the project may name. Errors: `preset.unknown`.
+/// The request in the resource group of its preset. Errors: `preset.other-group`.
+fn in_group_of(
+    mut request: LaunchRequest,
+    preset: &Preset,
+    group: Option<String>,
+) -> Result<LaunchRequest, Refusal> {
+    let Some(own) = group else {
+        return Ok(request);
+    };
+    let asked = request.group.as_deref().map(str::trim);
+    if let Some(asked) = asked.filter(|asked| !asked.is_empty()) {
+        let id = preset.group.map(|group| group.to_string());
+        if asked != own && Some(asked) != id.as_deref() {
+            return Err(refusals::preset_other_group(&preset.name, &own).at("/group"));
+        }
+        return Ok(request);
+    }
+    request.group = Some(own);
+    Ok(request)
+}
+
+/// The preset of that name that a launch in the project may name, and the name of its resource group; none of a group that
+/// the caller does not see. Errors: `preset.unknown`.
 fn preset_called(
     view: &ReadTransaction<'_>,
+    caller: &Caller,
     (domain, project): (DomainId, ProjectId),
     name: &str,
-) -> Result<Preset, Failure> {
-    let rows = view.presets_for(domain, project)?.into_iter();
+) -> Result<(Preset, Option<String>), Failure> {
+    let mut rows = view.presets_for(domain, project)?;
+    if rows.iter().any(|row| row.preset.group.is_some()) {
+        let seen = seen_ids(view, caller)?;
+        rows.retain(|row| row.preset.group.is_none_or(|group| seen.contains(&group)));
+    }
+    let groups: BTreeMap<_, _> = rows
+        .iter()
+        .map(|row| (row.preset.id, row.group_name.clone()))
+        .collect();
+    let rows = rows.into_iter();
     let mut known = in_order(rows.map(|row| row.preset).collect()).into_iter();
-    known
-        .find(|preset| preset.name.as_str() == name)
-        .ok_or_else(|| {
-            let shown: String = name.chars().take(80).flat_map(char::escape_debug).collect();
-            refusals::preset_unknown(&shown).at("/preset").into()
-        })
+    let found = known.find(|preset| preset.name.as_str() == name);
+    let found = found.ok_or_else(|| {
+        let shown: String = name.chars().take(80).flat_map(char::escape_debug).collect();
+        refusals::preset_unknown(&shown).at("/preset")
+    })?;
+    let group = groups.get(&found.id).cloned().flatten();
+    Ok((found, group))
 }
 
 fn under_preset(mut request: LaunchRequest, preset: &Preset) -> LaunchRequest {
@@ -837,14 +874,15 @@ impl LaunchForMembers {
             return Err(refusals::mount_others().at("/mounts").into());
         }
         let preset = request.preset.take();
-        let asked = AskedGroup::of(&request);
         server
             .catalog()
             .read_now("understand a launch for members", |view| {
                 if let Some(name) = preset {
-                    request = under_preset(request, &preset_called(view, place, &name)?);
+                    let (preset, group) = preset_called(view, caller, place, &name)?;
+                    request = under_preset(in_group_of(request, &preset, group)?, &preset);
                 }
                 let request = under_image(view, [caller, caller], request)?;
+                let asked = AskedGroup::of(&request);
                 let (priority, network) = (request.priority, network_of(&request)?);
                 let (sudo, ulimits) = (request.sudo, ulimits_of(&request)?);
                 let apps = apps_of(&request)?;
@@ -995,8 +1033,8 @@ pub async fn preview(
     allowed(caller, Permission::SessionsWrite)?;
     let (caller, now) = (caller.clone(), server.clock().now());
     refuse_unheld_disk(server, &request).await?;
-    let asked = AskedGroup::of(&request);
     let request = with_preset(server, &caller, request, now)?;
+    let asked = AskedGroup::of(&request);
     let request = with_reservation(server, &caller, request, now)?;
     let request = with_image(server, &caller, request)?;
     let priority = request.priority;

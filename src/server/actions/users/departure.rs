@@ -3,8 +3,11 @@
 
 use api::sessions::Owner;
 use api::users::{DepartingSessions, DepartureBody, DepartureView};
+use rules::folder::FolderState;
+use rules::grants::{GrantRole, GrantScope};
 use rules::session::{DesiredState, Session};
 
+use super::super::folders::transfers;
 use super::*;
 
 /// Days that sessions of a user who left may go on. Higher: a forgotten session holds its GPU for longer.
@@ -82,6 +85,35 @@ pub async fn depart(
         .await
 }
 
+/// Offers each folder of a user who is to leave to another user of the domain, who takes what they want: files move then, and
+/// who leaves keeps what is not taken until the account is removed. Home folders stay.
+///
+/// Errors: `user.not-found`, `user.self`, `folder.share-unknown`, `folder.offers-many`; `token.scope-missing` for a token that
+/// may less than the user.
+pub async fn offer_folders(
+    server: &Server,
+    caller: &Caller,
+    who: &str,
+    to: &str,
+) -> Result<DepartureView, Failure> {
+    somewhere(caller, Permission::UsersWrite)?;
+    let (caller, who, to) = (caller.clone(), who.to_owned(), to.trim().to_owned());
+    server
+        .catalog()
+        .write(Lane::Requests, "offer folders of a user", move |rows| {
+            let user = leaving(rows, &caller, &who)?;
+            may_open(&caller, &user)?;
+            let receiver = rows
+                .user_named(&to)?
+                .filter(|one| one.domain == user.domain && !one.suspended && one.id != user.id);
+            let unknown = || refusals::folder_share_unknown().at("/to");
+            let receiver = receiver.ok_or_else(unknown)?;
+            transfers::offer_all(rows, &caller, user.id, &receiver)?;
+            Ok(ends(rows, &user, rows.now)?.0)
+        })
+        .await
+}
+
 fn departs_at(asked: &DepartureBody, now: Timestamp) -> Result<Timestamp, Refusal> {
     match (asked.sessions, asked.until) {
         (DepartingSessions::Stop, _) => Ok(now),
@@ -112,6 +144,20 @@ fn ends(
     live.retain(|session| session.owner == user.id && session.state() != SessionState::Ended);
     let waits = |session: &&Session| session.state() == SessionState::Pending;
     let waiting = live.iter().filter(waits).count();
+    let mut folders = view.folders_of(user.id)?;
+    folders.retain(|one| one.folder.state == FolderState::Ready);
+    let mut offered = 0;
+    for one in &folders {
+        offered += u64::from(view.folder_transfer(one.folder.id)?.is_some());
+    }
+    let mut leads = Vec::new();
+    for held in &user.grants {
+        if let (GrantRole::Lead, GrantScope::Project(id)) = (held.grant.role, held.grant.scope)
+            && let Some(project) = view.project(id)?
+        {
+            leads.push(project.name.to_string());
+        }
+    }
     let ends = DepartureView {
         user: Owner {
             id: user.id,
@@ -123,6 +169,12 @@ fn ends(
         tokens: view.tokens(user.id)?.len() as u64,
         invitations: view.invitations_of(user.id)?,
         roles: view.grants_of(user.id)?.len() as u64,
+        keys: (view.ssh_keys(user.id)?.len() + view.access_key_names(user.id)?.len()) as u64,
+        folders: folders.len() as u64,
+        offered,
+        reservations: view.reservations_of(user.id)?,
+        images: view.images_of(user.id)?,
+        leads,
         departs_at,
     };
     Ok((ends, live))

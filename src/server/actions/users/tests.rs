@@ -570,3 +570,96 @@ async fn nothing_that_is_kept_shows_a_secret() {
         }
     }
 }
+
+/// Promise (Isolation and access): The account of a guest ends on its last day: it is suspended, its sign-ins end and its
+/// sessions stop, and a clock that is set back admits it no more.
+#[tokio::test]
+async fn the_account_of_a_guest_is_told_of_its_end_and_suspended_then() {
+    let (server, boss, mina) = with_two().await;
+    let ends = |end: Option<Timestamp>| UserPatchBody {
+        expires_at: Some(end),
+        ..UserPatchBody::default()
+    };
+    let now = server.clock().now();
+    let end = now.plus_seconds(8 * 86_400);
+    let past = patch(&server, &boss, "mina", ends(Some(now)), None).await;
+    assert_eq!(code(past), "grant.ends-in-past");
+    let chief = patch(&server, &boss, "boss", ends(Some(end)), None).await;
+    assert_eq!(code(chief), "user.end-of-administrator");
+    patch(&server, &boss, "mina", ends(Some(end)), None)
+        .await
+        .unwrap();
+    let chief = set_role(&server, &boss, "mina", Role::Administrator, None).await;
+    assert_eq!(code(chief), "user.end-of-administrator");
+    let told = async || {
+        super::super::notices::list(&server, &mina)
+            .await
+            .unwrap()
+            .len()
+    };
+    assert_eq!(told().await, 0, "more than a week before");
+    server.clock().set(now.plus_seconds(2 * 86_400));
+    assert_eq!(told().await, 1);
+    let sweep = async || {
+        server
+            .catalog()
+            .end_accounts(server.clock().now())
+            .await
+            .unwrap()
+    };
+    sweep().await;
+    assert!(!get(&server, &boss, "mina").await.unwrap().suspended);
+    server.clock().set(end);
+    // Also before it is written down.
+    assert_eq!(
+        code(sign_in(&server, "mina", GOOD, HERE).await),
+        "user.suspended"
+    );
+    sweep().await;
+    assert!(get(&server, &boss, "mina").await.unwrap().suspended);
+    assert_eq!(
+        code(sign_in(&server, "mina", GOOD, HERE).await),
+        "user.suspended"
+    );
+    // A clock that is set back does not admit them.
+    server.clock().set(now);
+    sweep().await;
+    assert!(get(&server, &boss, "mina").await.unwrap().suspended);
+    server.clock().set(end);
+    let back = suspend(&server, &boss, "mina", false, None).await.unwrap();
+    assert_eq!((back.suspended, back.expires_at), (false, None));
+    sweep().await;
+    assert!(!get(&server, &boss, "mina").await.unwrap().suspended);
+}
+
+#[tokio::test]
+async fn folders_of_who_leaves_are_offered_within_the_domain_alone() {
+    let (server, boss, mina) = with_two().await;
+    create(&server, &boss, "lee", Role::User, GOOD)
+        .await
+        .unwrap();
+    let offer = async |by: &Caller, who: &str, to: &str| {
+        departure::offer_folders(&server, by, who, to).await
+    };
+    assert_eq!(
+        code(offer(&mina, "lee", "mina").await),
+        "role.administrator-needed"
+    );
+    assert_eq!(code(offer(&boss, "boss", "lee").await), "user.self");
+    for to in ["", "none", "mina"] {
+        assert_eq!(
+            code(offer(&boss, "mina", to).await),
+            "folder.share-unknown",
+            "{to}"
+        );
+    }
+    suspend(&server, &boss, "lee", true, None).await.unwrap();
+    assert_eq!(
+        code(offer(&boss, "mina", "lee").await),
+        "folder.share-unknown"
+    );
+    suspend(&server, &boss, "lee", false, None).await.unwrap();
+    let plan = offer(&boss, "mina", "lee").await.unwrap();
+    assert_eq!((plan.folders, plan.offered, plan.reservations), (0, 0, 0));
+    assert_eq!(plan.user.name.as_str(), "mina");
+}
