@@ -694,17 +694,17 @@ impl FolderStore {
         removed::empty(&found.removed())
     }
 
-    /// An archive of a directory, or of one file; `name` is the name of its top.
+    /// An archive of directories and files, one at least; `name` is what one alone is called in it.
     ///
     /// Errors: as `list`; `folder.archive-too-many` for a zip.
     pub fn archive(
         &self,
         id: FolderId,
-        path: &FolderPath,
+        paths: &[FolderPath],
         name: &str,
         format: ArchiveFormat,
     ) -> Result<FolderArchive, FolderError> {
-        FolderArchive::open(&self.top(id)?, path, name, format)
+        FolderArchive::open(self.top(id)?, paths, name, format)
     }
 
     fn top(&self, id: FolderId) -> Result<FolderTop, FolderError> {

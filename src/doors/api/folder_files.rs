@@ -31,14 +31,6 @@ pub(super) struct FolderFileQuery {
     path: String,
 }
 
-/// Which directory, in which form.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct FolderArchiveQuery {
-    path: String,
-    format: String,
-}
-
 pub(super) async fn list(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
@@ -105,9 +97,18 @@ pub(super) async fn archive(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-    QueryParameters(query): QueryParameters<FolderArchiveQuery>,
+    QueryParameters(words): QueryParameters<Vec<(String, String)>>,
 ) -> ApiResult {
-    let made = files::archive(&api.server, &caller, &id, &query.path, &query.format).await?;
+    let (mut paths, mut format) = (Vec::new(), String::new());
+    for (name, word) in words {
+        match name.as_str() {
+            // Once for each directory and file.
+            "path" => paths.push(word),
+            "format" => format = word,
+            _ => {}
+        }
+    }
+    let made = files::archive(&api.server, &caller, &id, paths, &format).await?;
     let (folder, name, kind) = (made.folder, made.name.clone(), made.kind);
     let pieces = stream::unfold(made, |mut made| async move {
         let piece = made.next().await?;

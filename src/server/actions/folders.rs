@@ -43,6 +43,7 @@ pub mod browsing;
 pub mod copies;
 pub mod files;
 pub mod notebook;
+pub mod selection;
 pub mod sharing;
 pub mod transfers;
 mod turns;

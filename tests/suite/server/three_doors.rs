@@ -349,6 +349,10 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["folder cp -r train x:/"],
     ),
     ("", &["abortFolderUpload", "describeFolderUploads"], &[]),
+    ("GET /folders/{id}/selection", &[], &[]),
+    ("POST /folders/{id}/selection", &[], &[]),
+    ("GET /folders/{id}/selection/zip", &[], &[]),
+    ("POST /folders/{id}/removed/undo", &[], &[]),
     (
         "POST /sessions/new",
         &["launch"],
@@ -1266,6 +1270,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/courses.rs"),
         include_str!("../../../src/doors/pages/folders.rs"),
         include_str!("../../../src/doors/pages/folder_files.rs"),
+        include_str!("../../../src/doors/pages/folder_selection.rs"),
         include_str!("../../../src/doors/pages/folder_browsing.rs"),
         include_str!("../../../src/doors/pages/volumes.rs"),
         include_str!("../../../src/doors/pages/folder_owners.rs"),

@@ -20,7 +20,8 @@ function place(opener) {
   dialog.style.top = `${Math.max(edge, below <= low ? below : above >= edge ? above : low)}px`;
 }
 
-async function open(address, opener) {
+/** Opens the answer of an address, at `opener` where it is a menu. */
+export async function open(address, opener) {
   let answer;
   try {
     answer = await fetch(address, { headers: { "HX-Request": "true" } });
@@ -58,7 +59,8 @@ export function attach() {
   });
   document.addEventListener("submit", (event) => {
     const form = event.target;
-    if (!form.matches("form[data-dialog]")) return;
+    // A button with an address of its own leads there as it is.
+    if (!form.matches("form[data-dialog]") || event.submitter?.hasAttribute("formaction")) return;
     event.preventDefault();
     open(`${form.action}?${new URLSearchParams(new FormData(form, event.submitter))}`);
   });

@@ -832,7 +832,7 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         }
         "Upload-Metadata" => json!({"type": "string", "examples": ["filename YS50eHQ="]}),
         "path" => json!({"type": "string", "pattern": below_folder()}),
-        "format" => json!({"type": "string", "enum": ["", "zip", "tar"]}),
+        "format" => json!({"type": "string", "enum": ["", "zip", "tar", "tar.zst"]}),
         "Upload-Length" => json!({"type": "integer", "minimum": 1, "maximum": 512_u64 << 30}),
         "topics" => json!({"type": "string", "pattern": TOPICS}),
         _ => json!({"type": "string"}),

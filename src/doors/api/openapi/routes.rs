@@ -1948,16 +1948,16 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/folders/{id}/archive",
         operation: "archiveFolder",
         tag: "folders",
-        summary: "Take a directory of a folder of yours as one file",
+        summary: "Take directories and files of a folder of yours as one file",
         needs: WRITE,
         query: &[
             (
                 "path",
-                "a directory, from the top of the folder; left out: all of it",
+                "a directory or a file, from the top of the folder, up to 1,000 times; left out: all of it",
             ),
-            ("format", "zip or tar; zip when left out"),
+            ("format", "zip, tar or tar.zst; zip when left out"),
         ],
-        answer: SuccessReply::File(&["application/zip", "application/x-tar"]),
+        answer: SuccessReply::File(&["application/zip", "application/x-tar", "application/zstd"]),
         refusals: &[400, 404, 409, 422, 429, 503],
         ..ROUTE
     },

@@ -45,7 +45,7 @@ pub(super) const PAGE: usize = 200;
 pub(super) const MAX_PAGE_ENTRIES: usize = 500;
 /// Bytes of the words that names are searched for.
 pub(super) const MAX_WORDS: usize = 4096;
-/// Paths that are removed by one request. Higher: a request holds a thread for longer. Lower: programs ask more often.
+/// Paths that one request removes, moves, copies or makes an archive of. Higher: a request holds a thread for longer. Lower: programs ask more often.
 const MAX_REMOVED_AT_ONCE: usize = 1000;
 /// Bytes of a file that are read to be shown. Higher: pages that take long to draw. Lower: a log shows less of itself.
 const MAX_PREVIEW_BYTES: usize = 256 << 10;
@@ -503,19 +503,23 @@ impl ArchiveDownload {
     }
 }
 
-/// A directory with all below it, or one file, as an archive; `format` is `zip` where it is empty.
+/// Directories with all below them, and files, as an archive: all of the folder where none is named; `format` is `zip` where
+/// it is empty.
 ///
-/// Errors: as `list`; `folder.archive-format`, `folder.archive-too-many`; `folder.too-many-at-once`.
+/// Errors: as `list`; `folder.paths`, `folder.archive-format`, `folder.archive-too-many`; `folder.too-many-at-once`.
 pub async fn archive(
     server: &Server,
     caller: &Caller,
     which: &str,
-    path: &str,
+    mut paths: Vec<String>,
     format: &str,
 ) -> Result<ArchiveDownload, Failure> {
     folder_for(server, caller, which, FolderVerb::Read)?;
     let place = server.folder_turns().enter_archive(caller.subject.user)?;
-    let (path, format) = (path.to_owned(), format.to_owned());
+    if paths.is_empty() {
+        paths.push(String::new());
+    }
+    let format = format.to_owned();
     let done = on_files(
         server,
         caller,
@@ -525,14 +529,17 @@ pub async fn archive(
             let (format, ending, kind) = match format.as_str() {
                 "" | "zip" => (ArchiveFormat::Zip, "zip", "application/zip"),
                 "tar" => (ArchiveFormat::Tar, "tar", "application/x-tar"),
+                "tar.zst" => (ArchiveFormat::TarZst, "tar.zst", "application/zstd"),
                 _ => return Err(refusals::folder_archive_format().at("/format").into()),
             };
-            let path = parsed(&path)?;
-            let name = match path.is_top() {
-                true => folder.name.to_string(),
-                false => path.shown_name(),
+            refuse_many(paths.len(), "/path")?;
+            let paths = paths.iter().map(|path| parsed(path));
+            let paths: Vec<FolderPath> = paths.collect::<Result<_, _>>()?;
+            let name = match paths.as_slice() {
+                [path] if !path.is_top() => path.shown_name(),
+                _ => folder.name.to_string(),
             };
-            let archive = store.archive(folder.id, &path, &name, format)?;
+            let archive = store.archive(folder.id, &paths, &name, format)?;
             Ok((format!("{name}.{ending}"), kind, archive))
         },
     );
@@ -586,7 +593,8 @@ pub async fn move_entry(
 }
 
 /// Removes files, links, and directories with all below them: into the trash of the folder, or for good where that is asked
-/// for. All are looked for before the first is removed.
+/// for. All are looked for before the first is removed. Gives the time that those in the trash have, by which
+/// `selection::undo_removal` finds them again.
 ///
 /// Errors: as `list`; `folder.paths`.
 pub async fn remove(
@@ -594,7 +602,7 @@ pub async fn remove(
     caller: &Caller,
     which: &str,
     asked: FolderRemovalBody,
-) -> Result<(), Failure> {
+) -> Result<Timestamp, Failure> {
     let now = server.clock().now();
     let how = |done: &Partly| done.some("remove");
     let done = change_files(server, caller, which, how, move |store, folder| {
@@ -613,22 +621,23 @@ pub async fn remove(
     });
     let (id, done) = done.await?;
     give_back(server, id)?;
-    done.end()
+    done.end()?;
+    Ok(now)
 }
 
 /// How many of several were done, and what ended it before the last one.
-struct Partly {
+pub(super) struct Partly {
     done: usize,
     failure: Option<FolderError>,
 }
 
 impl Partly {
     /// `how`, where any was done.
-    fn some(&self, how: &'static str) -> Option<&'static str> {
+    pub(super) fn some(&self, how: &'static str) -> Option<&'static str> {
         (self.done > 0).then_some(how)
     }
 
-    fn end(self) -> Result<(), Failure> {
+    pub(super) fn end(self) -> Result<(), Failure> {
         match self.failure {
             Some(error) => Err(folder_error(error)),
             None => Ok(()),
@@ -637,7 +646,7 @@ impl Partly {
 }
 
 /// One after the other, until one fails.
-fn each<T>(all: &[T], act: impl Fn(&T) -> Result<(), FolderError>) -> Partly {
+pub(super) fn each<T>(all: &[T], act: impl Fn(&T) -> Result<(), FolderError>) -> Partly {
     let mut done = 0;
     for one in all {
         if let Err(error) = act(one) {
@@ -754,7 +763,7 @@ pub async fn empty_trash(server: &Server, caller: &Caller, which: &str) -> Resul
     give_back(server, done.await?.0)
 }
 
-fn refuse_many(count: usize, field: &str) -> Result<(), FolderError> {
+pub(super) fn refuse_many(count: usize, field: &str) -> Result<(), FolderError> {
     match (1..=MAX_REMOVED_AT_ONCE).contains(&count) {
         true => Ok(()),
         false => Err(refusals::folder_paths(MAX_REMOVED_AT_ONCE).at(field).into()),
