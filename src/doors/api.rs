@@ -378,7 +378,8 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             "/folders/{id}/uploads",
             get(folder_uploads::list)
                 .post(folder_uploads::create)
-                .options(folder_uploads::options),
+                .options(folder_uploads::options)
+                .layer(DefaultBodyLimit::disable()),
         )
         .route(
             "/folders/{id}/uploads/{upload}",

@@ -1,5 +1,5 @@
-//! Files on their way into folders by tus 1.0.0: creation, termination, checksum, expiration. The bytes of a piece go to disk
-//! as they come; what came of one that breaks off is kept.
+//! Files on their way into folders by tus 1.0.0: creation, also with the first piece, termination, checksum, expiration. The
+//! bytes of a piece go to disk as they come; what came of one that breaks off is kept.
 //!
 //! Source of the rules: the protocol's own text, version 1.0.0 (2016-03-25).
 
@@ -17,13 +17,16 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::Timestamp;
 use server::Failure;
+use server::access::{Caller, Lease};
 use server::actions::folders::files;
 use server::actions::folders::uploads::{self, FolderPiece, NewFolderFile};
 
 use super::ApiContext;
 use super::authentication::ApiCaller;
 use super::responses::{self, ApiResult, with_header};
-use super::uploads::{abilities, known, number, piece_offset, standing, told, tus, version};
+use super::uploads::{
+    abilities, is_piece, known, number, piece_offset, standing, told, tus, version,
+};
 use crate::doors::body::BodyPieces;
 use crate::doors::problem::ProblemResponse;
 
@@ -34,7 +37,9 @@ const CHECKSUM_MISMATCH: u16 = 460;
 
 /// What folders know of the protocol.
 pub(super) async fn options() -> Response {
-    let response = abilities("creation,termination,checksum,expiration");
+    let response = abilities("creation,creation-with-upload,termination,checksum,expiration");
+    let most = uploads::MAX_UPLOADED_BYTES.to_string();
+    let response = with_header(response, "tus-max-size", &most);
     tus(with_header(
         response,
         "tus-checksum-algorithm",
@@ -57,9 +62,14 @@ pub(super) async fn create(
     ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
     headers: HeaderMap,
+    body: Body,
 ) -> ApiResult {
     version(&headers)?;
     let size = number(&headers, "upload-length").ok_or_else(refusals::upload_length_missing)?;
+    let has_piece = is_piece(&headers);
+    if has_piece && number(&headers, "content-length").is_some_and(|bytes| bytes > size) {
+        return Err(refusals::upload_longer_than_declared(size).into());
+    }
     let said = metadata(&headers)?;
     let word = |name: &str| said.get(name).cloned().unwrap_or_default();
     let modified = said.get("mtime").and_then(|text| text.parse().ok());
@@ -70,10 +80,43 @@ pub(super) async fn create(
         overwrite: ["true", "1"].contains(&word("overwrite").as_str()),
         modified_at: modified.map(Timestamp::from_millis),
     };
-    let upload = uploads::create(&api.server, &caller, &id, asked).await?;
+    let mut upload = uploads::create(&api.server, &caller, &id, asked).await?;
+    // An empty file is in its place already.
+    if has_piece && size > 0 {
+        upload = match first_piece(&api, &caller, &upload, &headers, body).await {
+            Ok(upload) => upload,
+            Err(problem) => {
+                // Its sender was never told where it is.
+                let which = upload.folder.to_string();
+                let _ = uploads::abort(&api.server, &caller, &which, upload.id).await;
+                return Err(problem);
+            }
+        };
+    }
     let place = format!("/api/v1/folders/{}/uploads/{}", upload.folder, upload.id);
     let response = responses::made(&upload, &place)?;
     Ok(tus(told(response, upload.offset, upload.expires_at)))
+}
+
+/// Takes what the request brings that began a file.
+async fn first_piece(
+    api: &ApiContext,
+    caller: &Caller,
+    upload: &FolderUploadView,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<FolderUploadView, ProblemResponse> {
+    let (folder, checksum) = (upload.folder, checksum(headers));
+    let which = folder.to_string();
+    let piece = uploads::append(&api.server, caller, &which, upload.id, 0, checksum).await?;
+    let lease = files::lease(&api.server, caller, folder, FolderVerb::Write);
+    take(piece, lease, body).await
+}
+
+fn checksum(headers: &HeaderMap) -> Option<&str> {
+    headers
+        .get("upload-checksum")
+        .and_then(|value| value.to_str().ok())
 }
 
 pub(super) async fn head(
@@ -95,9 +138,8 @@ pub(super) async fn append(
     body: Body,
 ) -> ApiResult {
     let offset = piece_offset(&headers)?;
-    let checksum = headers.get("upload-checksum");
-    let checksum = checksum.and_then(|value| value.to_str().ok());
     let upload = known(&upload)?;
+    let checksum = checksum(&headers);
     let piece = uploads::append(&api.server, &caller, &id, upload, offset, checksum).await?;
     let lease = files::lease(&api.server, &caller, piece.folder(), FolderVerb::Write);
     let upload = take(piece, lease, body).await?;
@@ -108,7 +150,7 @@ pub(super) async fn append(
 /// Takes a body as it comes. When it breaks off, or its sender may go on no longer, what came before is on disk.
 async fn take(
     mut piece: FolderPiece,
-    lease: server::access::Lease,
+    lease: Lease,
     body: Body,
 ) -> Result<FolderUploadView, ProblemResponse> {
     let mut coming = BodyPieces::of(body, lease, PIECE);

@@ -253,9 +253,9 @@ fn operation(route: &DocumentedRoute) -> Value {
             "content": {"text/csv": {"schema": {"type": "string", "format": "binary"}}},
         });
     }
-    if ["appendUpload", "appendFolderUpload"].contains(&route.operation) {
+    if ["appendUpload", "appendFolderUpload", "createFolderUpload"].contains(&route.operation) {
         operation["requestBody"] = json!({
-            "required": true,
+            "required": route.method == "PATCH",
             "content": {
                 "application/offset+octet-stream": {"schema": {"type": "string", "format": "binary"}},
             },

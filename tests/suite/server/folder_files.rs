@@ -165,6 +165,55 @@ async fn a_file_comes_back_as_it_was_sent_whole_and_in_parts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_may_be_begun_with_its_first_piece() {
+    let the_box = TheBox::open().await;
+    let folder = folder(&the_box).await;
+    let path = format!("{folder}/uploads");
+    let abilities = tus(&the_box, "OPTIONS", &path, &[], "").await;
+    let mut extensions = abilities.header("tus-extension").split(',');
+    assert!(extensions.any(|one| one == "creation-with-upload"));
+    assert_eq!(abilities.header("tus-max-size"), (1_u64 << 40).to_string());
+    let begin = async |name: &str, size: &str, checksum: &str, body: &'static str| {
+        let words = format!("filename {}", base64(name));
+        let mut request = TheBox::request(&the_box.mina, "POST", &path)
+            .header("tus-resumable", "1.0.0")
+            .header("content-type", "application/offset+octet-stream")
+            .header("upload-length", size)
+            .header("upload-metadata", words);
+        if !checksum.is_empty() {
+            request = request.header("upload-checksum", checksum);
+        }
+        let request = request.body(Body::from(body)).expect("a request");
+        the_box.send(request).await
+    };
+    let whole = begin("whole", "4", "", "text").await;
+    assert_eq!(whole.status, 201, "{}", whole.short());
+    assert_eq!(whole.header("upload-offset"), "4");
+    let read = get(&the_box, &format!("{folder}/files?path=whole"), &[]).await;
+    assert_eq!(read.bytes, b"text");
+    let half = begin("half", "6", "", "abc").await;
+    assert_eq!(
+        (half.status.as_u16(), half.header("upload-offset")),
+        (201, "3")
+    );
+    let place = half.header("location").to_owned();
+    let rest = tus(&the_box, "PATCH", &place, &[("upload-offset", "3")], "def").await;
+    assert_eq!(rest.status, 204, "{}", rest.short());
+    let empty = begin("empty", "0", "", "").await;
+    assert_eq!(
+        (empty.status.as_u16(), empty.header("upload-offset")),
+        (201, "0")
+    );
+    // What is refused leaves nothing behind of which its sender knows no place.
+    let longer = begin("longer", "3", "", "four").await;
+    assert_eq!(longer.short(), "413 upload.too-large");
+    let wrong = begin("wrong", "4", "crc32 AAAAAA==", "text").await;
+    assert_eq!(wrong.short(), "460 upload.checksum-mismatch");
+    let left = get(&the_box, &path, &[]).await.json();
+    assert_eq!(left["items"].as_array().map(Vec::len), Some(0), "{left}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_of_a_user_is_no_page_of_the_console() {
     let the_box = TheBox::open().await;
     let folder = folder(&the_box).await;

@@ -2161,11 +2161,11 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/folders/{id}/uploads",
         operation: "createFolderUpload",
         tag: "folders",
-        summary: "Begin a file of a folder of yours (tus 1.0.0)",
+        summary: "Begin a file of a folder of yours (tus 1.0.0); the body, where there is one, is its first piece",
         needs: WRITE,
         status: 201,
         answer: SuccessReply::Schema("FolderUpload"),
-        refusals: &[400, 404, 409, 412, 413, 422, 429, 503],
+        refusals: &[400, 404, 409, 412, 413, 422, 429, 460, 503],
         ..ROUTE
     },
     DocumentedRoute {

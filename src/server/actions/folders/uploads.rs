@@ -15,7 +15,9 @@ use rules::names::{FolderId, UploadId, UserId, VolumeId};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::Timestamp;
-use store::folders::staging::{DeclaredFile, PieceChecksum, StagedFile, StagingWriter};
+use store::folders::staging::{
+    DeclaredFile, MAX_FILE_BYTES, PieceChecksum, StagedFile, StagingWriter,
+};
 
 use super::files::{change_files, folder_for, on_files};
 use crate::access::Caller;
@@ -23,6 +25,8 @@ use crate::actions::volumes::{apart, on_volume, place_on};
 use crate::appliance::lazy_stores::folder_error;
 use crate::{Failure, Server, ServerFault};
 
+/// Bytes of one file that is uploaded.
+pub const MAX_UPLOADED_BYTES: u64 = MAX_FILE_BYTES;
 /// Files that one user has on their way at once, over all folders. Higher: each takes a place in a list that is read for
 /// every new one. Lower: a user who sends a tree from several machines is refused.
 const MAX_FOLDER_UPLOADS: usize = 256;
