@@ -242,6 +242,18 @@ pub struct FolderEntryQuery {
     pub cursor: Option<String>,
 }
 
+/// The checksum of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = FolderChecksum)]
+pub struct FolderChecksumView {
+    /// SHA-256 in hexadecimal digits.
+    pub sha256: String,
+    /// Bytes of the file.
+    pub size: u64,
+    /// Version of the file that was read, with its quotes.
+    pub etag: String,
+}
+
 /// A new directory in a folder.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = NewFolderDirectory)]

@@ -347,7 +347,12 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             post(folder_shares::decline),
         )
         .route("/folders/{id}/entries", get(folder_files::list))
-        .route("/folders/{id}/files", get(folder_files::read))
+        .route(
+            "/folders/{id}/files",
+            get(folder_files::read)
+                .put(folder_uploads::put)
+                .layer(DefaultBodyLimit::disable()),
+        )
         .route("/folders/{id}/archive", get(folder_files::archive))
         .route("/folders/{id}/mkdir", post(folder_files::make_directory))
         .route("/folders/{id}/move", post(folder_files::move_entry))

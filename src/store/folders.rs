@@ -51,7 +51,8 @@ pub mod search;
 mod sorted_names;
 pub mod staging;
 pub mod subfolders;
-pub mod texts;
+mod texts;
+pub mod versions;
 
 /// The default access list of a folder, as the kernel keeps it: all users inside may read and write a new file of any of
 /// them. Rights between people are mounts, never modes.
@@ -169,7 +170,7 @@ pub struct FolderStore {
     /// What directories took a moment ago.
     counts: subfolders::KeptCounts,
     /// Files whose text is written right now.
-    texts: texts::TextsUnderWay,
+    texts: versions::TextsUnderWay,
 }
 
 impl FolderStore {
@@ -196,7 +197,7 @@ impl FolderStore {
             finished: staging::FinishedUploads::default(),
             listings: sorted_names::KeptListings::default(),
             counts: subfolders::KeptCounts::default(),
-            texts: texts::TextsUnderWay::default(),
+            texts: versions::TextsUnderWay::default(),
         })
     }
 
@@ -963,6 +964,7 @@ mod tests {
             path: "a/file".to_owned(),
             bytes: Some(4),
             overwrite: false,
+            version: None,
             modified_at: None,
             by: None,
         };

@@ -2,7 +2,8 @@
 //! makes, moves and removes. What users wrote is never shown by a browser as a page of this console.
 
 use api::folders::{
-    FolderEntryQuery, FolderMoveBody, FolderRemovalBody, NewFolderDirectoryBody, RemovedEntriesBody,
+    FolderChecksumView, FolderEntryQuery, FolderMoveBody, FolderRemovalBody,
+    NewFolderDirectoryBody, RemovedEntriesBody,
 };
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -28,7 +29,9 @@ const SANDBOX: &str = "default-src 'none'; sandbox";
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct FolderFileQuery {
-    path: String,
+    pub(super) path: String,
+    /// True: the checksum of a file instead of its bytes.
+    sha256: bool,
 }
 
 pub(super) async fn list(
@@ -55,6 +58,12 @@ pub(super) async fn read(
 ) -> ApiResult {
     let file = files::open(&api.server, &caller, &id, &query.path).await?;
     let tag = format!("\"{}\"", file.tag);
+    if query.sha256 {
+        let sha256 = files::checksum(&api.server, &caller, &file).await?;
+        let (size, etag) = (file.size, tag);
+        let checksum = FolderChecksumView { sha256, size, etag };
+        return responses::plain(StatusCode::OK, &checksum);
+    }
     if is_known(&headers, &tag) {
         let response = StatusCode::NOT_MODIFIED.into_response();
         return Ok(with_header(response, "etag", &tag));

@@ -214,6 +214,105 @@ async fn a_file_may_be_begun_with_its_first_piece() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_is_put_whole_in_the_place_of_the_version_that_is_meant() {
+    let the_box = TheBox::open().await;
+    let folder = folder(&the_box).await;
+    let put = async |path: &str, headers: &[(&str, &str)], body: &'static str| {
+        let path = format!("{folder}/files?path={path}");
+        let mut request = TheBox::request(&the_box.mina, "PUT", &path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::from(body)).expect("a request");
+        the_box.send(request).await
+    };
+    let new = ("if-none-match", "*");
+    let made = put("deep/a", &[new], "one").await;
+    assert_eq!(made.status, 201, "{}", made.short());
+    assert_eq!(made.json()["path"], "deep/a");
+    let first = made.header("etag").to_owned();
+    let read = get(&the_box, &format!("{folder}/files?path=deep/a"), &[]).await;
+    assert_eq!(
+        (read.bytes.as_slice(), read.header("etag")),
+        (&b"one"[..], first.as_str())
+    );
+    let written = put("deep/a", &[("if-match", &first)], "two").await;
+    assert_eq!(written.status, 200, "{}", written.short());
+    // That of no bytes at all.
+    let other = "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:";
+    for (path, headers, body, expected) in [
+        ("deep/a", &[new][..], "x", "409 folder.entry-exists"),
+        (
+            "deep/a",
+            &[("if-match", first.as_str())],
+            "x",
+            "412 folder.file-stale",
+        ),
+        ("deep/a", &[], "x", "428 if-match.missing"),
+        (
+            "none",
+            &[("if-match", "*")],
+            "x",
+            "404 folder.entry-not-found",
+        ),
+        ("..", &[new], "x", "422 folder.path-invalid"),
+        ("", &[new], "x", "422 folder.new-name-invalid"),
+        (
+            "b",
+            &[new, ("content-digest", "md5=:AAAA:")],
+            "x",
+            "400 upload.checksum-unknown",
+        ),
+        (
+            "b",
+            &[new, ("content-digest", other)],
+            "x",
+            "422 upload.checksum-mismatch",
+        ),
+        (
+            "b",
+            &[new, ("content-length", "67108865")],
+            "",
+            "413 upload.too-large",
+        ),
+    ] {
+        let refused = put(path, headers, body).await;
+        assert_eq!(refused.short(), expected, "{path} {headers:?}");
+    }
+    let uploads = get(&the_box, &format!("{folder}/uploads"), &[])
+        .await
+        .json();
+    assert_eq!(
+        uploads["items"].as_array().map(Vec::len),
+        Some(0),
+        "{uploads}"
+    );
+    let path = format!("{folder}/files?path=deep/a");
+    let read = get(&the_box, &path, &[]).await;
+    assert_eq!(read.bytes, b"two");
+    let sum = get(&the_box, &format!("{path}&sha256=true"), &[])
+        .await
+        .json();
+    let digest: [u8; 32] = Sha256::digest(b"two").into();
+    let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(
+        sum,
+        json!({"sha256": digits, "size": 3, "etag": read.header("etag")})
+    );
+    use base64::Engine as _;
+    let digest: [u8; 32] = Sha256::digest(b"three").into();
+    let said = base64::engine::general_purpose::STANDARD.encode(digest);
+    let said = format!("sha-256=:{said}:");
+    let known = read.header("etag").to_owned();
+    let headers = [
+        ("if-match", known.as_str()),
+        ("content-digest", said.as_str()),
+    ];
+    let written = put("deep/a", &headers, "three").await;
+    assert_eq!(written.status, 200, "{}", written.short());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_of_a_user_is_no_page_of_the_console() {
     let the_box = TheBox::open().await;
     let folder = folder(&the_box).await;

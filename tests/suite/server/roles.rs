@@ -195,6 +195,9 @@ pub(super) async fn ask(
             .header("content-type", "application/json")
             .header("if-match", "*");
     }
+    if route.operation == "writeFolderFile" {
+        request = request.header("if-match", "*");
+    }
     if route.operation == "applyRoster" {
         request = request.header("content-type", "text/csv");
     }

@@ -349,6 +349,7 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["folder cp -r train x:/"],
     ),
     ("", &["abortFolderUpload", "describeFolderUploads"], &[]),
+    ("", &["writeFolderFile"], &[]),
     ("GET /folders/{id}/selection", &[], &[]),
     ("POST /folders/{id}/selection", &[], &[]),
     ("GET /folders/{id}/selection/zip", &[], &[]),

@@ -816,11 +816,15 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "since" | "Upload-Offset" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
         "Idempotency-Key" => json!({"type": "string", "pattern": "^[!-~]{1,200}$"}),
         // Of a file it names what the file system tells of it.
-        "If-Match" if path.ends_with("/text") => json!({
+        "If-Match" if path.ends_with("/text") || path.ends_with("/files") => json!({
             "type": "string",
             "anyOf": [{"enum": ["*"]}, {"pattern": r#"^"[0-9a-f.-]{1,120}"$"#}],
         }),
-        "fresh" => json!({"type": "boolean"}),
+        "fresh" | "sha256" => json!({"type": "boolean"}),
+        "If-None-Match" => json!({"type": "string", "enum": ["*"]}),
+        "Content-Digest" => json!({"type": "string", "examples": [
+            "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:",
+        ]}),
         // The star by itself: of a pattern that has quotes in it generators of requests make no header.
         "If-Match" => json!({
             "type": "string",

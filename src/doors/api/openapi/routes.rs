@@ -1939,9 +1939,27 @@ pub const ROUTES: &[DocumentedRoute] = &[
         tag: "folders",
         summary: "Take a file of a folder of yours, or with Range a part of it",
         needs: WRITE,
-        query: &[("path", "the file, from the top of the folder")],
-        answer: SuccessReply::File(&["application/octet-stream"]),
+        query: &[
+            ("path", "the file, from the top of the folder"),
+            (
+                "sha256",
+                "true: answer with its SHA-256 as JSON, not with its bytes",
+            ),
+        ],
+        answer: SuccessReply::File(&["application/octet-stream", "application/json"]),
         refusals: &[400, 404, 409, 416, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/folders/{id}/files",
+        operation: "writeFolderFile",
+        tag: "folders",
+        summary: "Write a file of at most 64 MiB whole, a new one (If-None-Match: *) or in the place of the version that you read (If-Match)",
+        needs: WRITE,
+        query: &[("path", "the file, from the top of the folder")],
+        answer: SuccessReply::Schema("WrittenFolderText"),
+        refusals: &[400, 404, 409, 412, 413, 422, 428, 429, 503],
         ..ROUTE
     },
     DocumentedRoute {

@@ -20,6 +20,7 @@ use rules::names::{FolderId, VolumeId};
 use rules::permissions::Permission;
 use rules::refusals;
 use rules::units::Timestamp;
+use sha2::{Digest as _, Sha256};
 use store::folders::FolderStore;
 use store::folders::archive::{ArchiveFormat, FolderArchive};
 use store::folders::failure::FolderError;
@@ -465,6 +466,39 @@ pub async fn open(
         volume: folder.volume,
         turns: Arc::clone(server.folder_turns()),
     })
+}
+
+/// The SHA-256 of a file, in hexadecimal digits. Reads what a download reads, and ends as one does; counts as an archive.
+///
+/// Errors: `folder.too-many-at-once`; `folder.entry-not-found` where the file became shorter; those of a right that ends.
+pub async fn checksum(
+    server: &Server,
+    caller: &Caller,
+    file: &FileDownload,
+) -> Result<String, Failure> {
+    let _place = server.folder_turns().enter_archive(caller.subject.user)?;
+    let mut lease = lease(server, caller, file.folder, FolderVerb::Read);
+    let mut pieces = file.pieces(0, file.size);
+    let mut running = Sha256::new();
+    loop {
+        let piece = tokio::select! {
+            biased;
+            refusal = &mut lease => return Err(refusal.into()),
+            piece = pieces.next() => piece,
+        };
+        match piece {
+            None => break,
+            Some(Ok(bytes)) => running.update(&bytes),
+            Some(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(refusals::folder_entry_not_found(&file.name).into());
+            }
+            Some(Err(error)) => {
+                return Err(ServerFault::new("read a file of a folder", error).into());
+            }
+        }
+    }
+    let digest = running.finalize();
+    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// An archive that is made while it is taken.
