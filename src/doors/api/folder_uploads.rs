@@ -86,6 +86,7 @@ pub(super) async fn create(
         name: word("filename"),
         bytes: Some(size),
         overwrite: ["true", "1"].contains(&word("overwrite").as_str()),
+        version: None,
         modified_at: modified.map(Timestamp::from_millis),
     };
     let mut upload = uploads::create(&api.server, &caller, &id, asked).await?;
@@ -195,8 +196,9 @@ pub(super) async fn put(
     uploads::check(&api.server, &caller, &id)?;
     let version = wanted(&headers)?;
     let digest = content_digest(&headers)?;
-    if let Some(bytes) = number(&headers, "content-length").filter(|bytes| *bytes > MAX_PUT_BYTES) {
-        return Err(refusals::upload_too_large(bytes, MAX_PUT_BYTES).into());
+    let announced = number(&headers, "content-length").unwrap_or(0);
+    if announced > MAX_PUT_BYTES {
+        return Err(refusals::upload_whole_too_large(MAX_PUT_BYTES >> 20).into());
     }
     let path = FolderPath::parse(&query.path).map_err(|refusal| refusal.at("/path"))?;
     let name = std::str::from_utf8(path.name());
@@ -242,7 +244,7 @@ async fn whole(
     while let Some(bytes) = coming.piece().await? {
         came += bytes.len() as u64;
         if came > MAX_PUT_BYTES {
-            return Err(refusals::upload_too_large(came, MAX_PUT_BYTES).into());
+            return Err(refusals::upload_whole_too_large(MAX_PUT_BYTES >> 20).into());
         }
         if !bytes.is_empty() {
             piece.write(bytes).await?;
