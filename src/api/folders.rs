@@ -273,6 +273,18 @@ pub struct FolderMoveBody {
     pub to: String,
 }
 
+/// Several files and directories of a folder, and the directory that they go into.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = FolderSelection)]
+#[serde(deny_unknown_fields)]
+pub struct FolderSelectionBody {
+    /// Files, links and directories with all below them.
+    #[schema(min_items = 1, max_items = 1000)]
+    pub paths: Vec<String>,
+    /// A directory, from the top of the folder; empty: the top. Each keeps its name there, and nothing has it yet.
+    pub to: String,
+}
+
 /// What is removed from a folder.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = FolderRemoval)]

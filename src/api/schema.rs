@@ -103,6 +103,7 @@ fn named() -> Schemas {
     collect::<folders::NewFolderDirectoryBody>(&mut all);
     collect::<folders::FolderChecksumView>(&mut all);
     collect::<folders::FolderMoveBody>(&mut all);
+    collect::<folders::FolderSelectionBody>(&mut all);
     collect::<folders::FolderRemovalBody>(&mut all);
     collect::<folders::RemovedEntriesBody>(&mut all);
     collect::<folders::NewFolderShareBody>(&mut all);

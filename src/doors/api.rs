@@ -354,6 +354,14 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
                 .layer(DefaultBodyLimit::disable()),
         )
         .route("/folders/{id}/archive", get(folder_files::archive))
+        .route(
+            "/folders/{id}/entries/move",
+            post(folder_files::move_entries),
+        )
+        .route(
+            "/folders/{id}/entries/copy",
+            post(folder_files::copy_entries),
+        )
         .route("/folders/{id}/mkdir", post(folder_files::make_directory))
         .route("/folders/{id}/move", post(folder_files::move_entry))
         .route("/folders/{id}/remove", post(folder_files::remove))

@@ -2,7 +2,7 @@
 //! makes, moves and removes. What users wrote is never shown by a browser as a page of this console.
 
 use api::folders::{
-    FolderChecksumView, FolderEntryQuery, FolderMoveBody, FolderRemovalBody,
+    FolderChecksumView, FolderEntryQuery, FolderMoveBody, FolderRemovalBody, FolderSelectionBody,
     NewFolderDirectoryBody, RemovedEntriesBody,
 };
 use axum::extract::{Path, RawQuery, State};
@@ -14,6 +14,7 @@ use rules::refusals;
 use rules::units::Timestamp;
 use serde::Deserialize;
 use server::actions::folders::files::{self, FileDownload};
+use server::actions::folders::selection;
 
 use super::ApiContext;
 use super::authentication::ApiCaller;
@@ -148,6 +149,28 @@ pub(super) async fn move_entry(
 ) -> ApiResult {
     let moved = files::move_entry(&api.server, &caller, &id, sent.value).await?;
     responses::plain(StatusCode::OK, &moved)
+}
+
+pub(super) async fn move_entries(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    sent: JsonBody<FolderSelectionBody>,
+) -> ApiResult {
+    let FolderSelectionBody { paths, to } = sent.value;
+    selection::move_into(&api.server, &caller, &id, paths, to).await?;
+    responses::nothing()
+}
+
+pub(super) async fn copy_entries(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    sent: JsonBody<FolderSelectionBody>,
+) -> ApiResult {
+    let FolderSelectionBody { paths, to } = sent.value;
+    selection::copy_into(&api.server, &caller, &id, paths, to).await?;
+    responses::nothing()
 }
 
 pub(super) async fn remove(

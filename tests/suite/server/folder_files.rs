@@ -421,6 +421,21 @@ async fn what_is_no_path_and_no_file_is_refused_by_name() {
             json!({"from": "", "to": "x"}),
             "422 folder.path-invalid",
         ),
+        (
+            "entries/move",
+            json!({"paths": [], "to": ""}),
+            "422 folder.paths",
+        ),
+        (
+            "entries/move",
+            json!({"paths": ["file", "none"], "to": ""}),
+            "409 folder.entry-exists",
+        ),
+        (
+            "entries/copy",
+            json!({"paths": ["file"], "to": "none"}),
+            "404 folder.entry-not-found",
+        ),
         ("remove", json!({"paths": []}), "422 folder.paths"),
         ("remove", json!({"paths": [""]}), "422 folder.path-invalid"),
         (

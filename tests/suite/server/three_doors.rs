@@ -351,7 +351,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ("", &["abortFolderUpload", "describeFolderUploads"], &[]),
     ("", &["writeFolderFile"], &[]),
     ("GET /folders/{id}/selection", &[], &[]),
-    ("POST /folders/{id}/selection", &[], &[]),
+    (
+        "POST /folders/{id}/selection",
+        &["moveFolderEntries", "copyFolderEntries"],
+        &[],
+    ),
     ("GET /folders/{id}/selection/zip", &[], &[]),
     ("POST /folders/{id}/removed/undo", &[], &[]),
     (

@@ -532,6 +532,11 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/NewFolderText/properties/path", in_folder()),
         ("/NewFolderText/properties/text", json!({"pattern": NO_NUL})),
         ("/FolderRemoval/properties/paths/items", in_folder()),
+        ("/FolderSelection/properties/paths/items", in_folder()),
+        (
+            "/FolderSelection/properties/to",
+            json!({"pattern": below_folder()}),
+        ),
         (
             "/RemovedEntries/properties/items/items",
             json!({"format": "uuid"}),

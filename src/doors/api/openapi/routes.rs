@@ -2006,6 +2006,32 @@ pub const ROUTES: &[DocumentedRoute] = &[
     },
     DocumentedRoute {
         method: "POST",
+        path: "/api/v1/folders/{id}/entries/move",
+        operation: "moveFolderEntries",
+        tag: "folders",
+        summary: "Move files and directories of a folder of yours into one of its directories; all are looked at before the first is moved",
+        needs: WRITE,
+        body: Some("FolderSelection"),
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[400, 404, 409, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/entries/copy",
+        operation: "copyFolderEntries",
+        tag: "folders",
+        summary: "Copy files and directories of a folder of yours into one of its directories; all are looked at before the first is copied",
+        needs: WRITE,
+        body: Some("FolderSelection"),
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[400, 404, 409, 413, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
         path: "/api/v1/folders/{id}/remove",
         operation: "removeFolderEntries",
         tag: "folders",
