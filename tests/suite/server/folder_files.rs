@@ -483,6 +483,26 @@ async fn a_directory_comes_as_one_archive() {
         "attachment; filename=\"data.zip\""
     );
     assert_eq!(zip.bytes[..4], *b"PK\x03\x04");
+    let path = format!("{folder}/archive?format=tar&path=train/a.txt&path=train/more");
+    let several = get(&the_box, &path, &[]).await;
+    assert_eq!(several.status, 200, "{}", several.short());
+    assert_eq!(
+        several.header("content-disposition"),
+        "attachment; filename=\"data.tar\""
+    );
+    for name in [&b"a.txt\0\0"[..], b"more/b.txt\0\0"] {
+        let mut places = several.bytes.windows(name.len());
+        assert!(places.any(|place| place == name), "{name:?}");
+    }
+    let path = format!("{folder}/archive?format=tar.zst");
+    let packed = get(&the_box, &path, &[]).await;
+    assert_eq!(packed.header("content-type"), "application/zstd");
+    assert_eq!(
+        packed.header("content-disposition"),
+        "attachment; filename=\"data.tar.zst\""
+    );
+    // Where every frame of zstd begins.
+    assert_eq!(packed.bytes[..4], [0x28, 0xb5, 0x2f, 0xfd]);
 }
 
 /// Proves too: `everything_that_a_token_opened_ends_when_it_is_revoked`
