@@ -259,8 +259,18 @@ export function attach(form) {
     take(files.map((file) => ({ file, path: said.here })));
   });
 
-  // Directories come as entries, whose files are asked for one after the other.
-  const walk = async (entry, path, found) => {
+  // A directory without files has no upload that makes it, and perhaps none that makes those above it.
+  const make = async (path) => {
+    const parts = path.split("/");
+    const address = said.uploads.replace(/uploads$/, "mkdir");
+    for (let end = said.here ? said.here.split("/").length + 1 : 1; end <= parts.length; end += 1) {
+      const body = JSON.stringify({ path: parts.slice(0, end).join("/") });
+      // One that is there already is refused, and is what is wanted.
+      await fetch(address, { method: "POST", headers: { "Content-Type": "application/json" }, body }).catch(() => null);
+    }
+  };
+  // Directories come as entries, whose files are asked for one after the other; those without any are told of besides.
+  const walk = async (entry, path, found, empty) => {
     if (entry.isFile) {
       const file = await new Promise((done, fail) => entry.file(done, fail));
       found.push({ file, path });
@@ -268,10 +278,12 @@ export function attach(form) {
     }
     const below = path ? `${path}/${named(entry.name)}` : named(entry.name);
     const reader = entry.createReader();
-    for (;;) {
+    for (let count = 0; ;) {
       const some = await new Promise((done, fail) => reader.readEntries(done, fail));
+      if (some.length === 0 && count === 0) empty.push(below);
       if (some.length === 0) return;
-      for (const one of some) await walk(one, below, found);
+      count += some.length;
+      for (const one of some) await walk(one, below, found, empty);
     }
   };
   const main = document.querySelector("main");
@@ -290,7 +302,10 @@ export function attach(form) {
     const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean);
     const plain = entries.length ? [] : [...event.dataTransfer.files];
     const found = plain.map((file) => ({ file, path: said.here }));
-    for (const entry of entries) await walk(entry, said.here, found).catch(() => null);
+    const empty = [];
+    for (const entry of entries) await walk(entry, said.here, found, empty).catch(() => null);
+    for (const path of empty) await make(path);
+    if (found.length === 0 && empty.length > 0) location.reload();
     take(found);
   });
 }
