@@ -20,6 +20,7 @@ use server::actions::folders::files;
 use server::actions::folders::selection;
 
 use super::authentication::PageCaller;
+use super::components;
 use super::dialog::{self, DialogForm, DialogPage, MAX_NAMED};
 use super::folder_files::{below, failed, files_address, removed};
 use super::form_faults::RefusedForm;

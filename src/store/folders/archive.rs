@@ -373,12 +373,26 @@ impl ArchiveWalk {
                 walk.first = Some(VisitedEntry::Directory(stat));
                 walk.down = Some(directory);
             }
-            // One file may be put into an archive, too.
+            // What is no directory may be put into an archive, too.
             Err(_) if !path.is_top() => {
-                let file = files::open(top, path)?.file;
-                let stat = rustix::fs::fstat(&file).map_err(failed(doing, path))?;
-                walk.device = stat.st_dev;
-                walk.first = Some(VisitedEntry::File(file, stat));
+                let parent = top.directory(&path.parent())?;
+                let seen = rustix::fs::statat(&parent, path.name(), AtFlags::SYMLINK_NOFOLLOW);
+                let seen = seen.map_err(failed(doing, path))?;
+                walk.device = seen.st_dev;
+                walk.first = Some(match FileType::from_raw_mode(seen.st_mode) {
+                    FileType::Symlink => {
+                        let target = rustix::fs::readlinkat(&parent, path.name(), Vec::new());
+                        let target = target.map_err(failed(doing, path))?;
+                        VisitedEntry::Link(target.into_bytes(), seen)
+                    }
+                    FileType::RegularFile | FileType::Directory => {
+                        let file = files::open(top, path)?.file;
+                        let stat = rustix::fs::fstat(&file).map_err(failed(doing, path))?;
+                        walk.device = stat.st_dev;
+                        VisitedEntry::File(file, stat)
+                    }
+                    _ => VisitedEntry::Skipped("is no file, directory or link"),
+                });
             }
             Err(error) => return Err(error),
         }
@@ -1010,19 +1024,20 @@ mod tests {
         std::fs::write(place.join("run/a/deep/file"), "text").expect("written");
         std::fs::write(place.join("run/b"), "more").expect("written");
         std::fs::write(place.join("other"), "left out").expect("written");
+        std::os::unix::fs::symlink("b", place.join("run/link")).expect("linked");
         let path = |text: &str| FolderPath::parse(text).expect(text);
         // What lies in another one of them is there once.
-        let chosen = [path("run/b"), path("run/a"), path("run/a/deep/file")];
+        let chosen = ["run/b", "run/a", "run/link", "run/a/deep/file"].map(path);
         let all = members(&several(&store, &chosen, ArchiveFormat::Tar));
         let names: Vec<&str> = all.keys().map(String::as_str).collect();
-        assert_eq!(names, ["a/", "a/deep/", "a/deep/file", "b"]);
+        assert_eq!(names, ["a/", "a/deep/", "a/deep/file", "b", "link"]);
         assert_eq!(
             (all["a/deep/file"].as_str(), all["b"].as_str()),
             ("text", "more")
         );
         let zip = several(&store, &chosen, ArchiveFormat::Zip);
         let end = &zip[zip.len() - 22..];
-        assert_eq!(u16::from_le_bytes([end[10], end[11]]), 4);
+        assert_eq!(u16::from_le_bytes([end[10], end[11]]), 5);
         // One alone has the name that is asked for.
         let one = members(&several(
             &store,

@@ -424,10 +424,10 @@ impl FolderStore {
             return Ok(None);
         }
         let path = FolderPath::parse(&declared.path)?;
-        // Of two that mean one version, the second is refused.
+        // Of two that mean one version, the second is refused; of two new ones by the rename itself.
         let _turn = match &declared.version {
-            Some(_) => Some(self.texts.enter(id, &path)?),
-            None => None,
+            Some(TextVersion::Known(_) | TextVersion::Any) => Some(self.texts.enter(id, &path)?),
+            Some(TextVersion::New) | None => None,
         };
         let place = found.staging();
         let part = place.join(part_name(upload));

@@ -938,8 +938,9 @@ async fn several_files_of_a_folder_go_and_come_back_by_forms_alone() {
     let id = after.split('/').next().unwrap_or_default().to_owned();
     for name in ["a", "b", "into"] {
         let form = [("path", ""), ("name", name)];
-        let made = house.post(&cookie, &format!("/folders/{id}/mkdir"), &form);
-        assert_eq!(made.await.status, StatusCode::SEE_OTHER, "{name}");
+        let place = format!("/folders/{id}/mkdir");
+        let made = house.post(&cookie, &place, &form).await;
+        assert_eq!(made.status, StatusCode::SEE_OTHER, "{name}");
     }
     let place = format!("/folders/{id}/selection");
     let asked = format!("{place}?verb=move&path=&id=a&id=b");
@@ -981,11 +982,8 @@ async fn several_files_of_a_folder_go_and_come_back_by_forms_alone() {
     assert!(shown.contains("value=\"into/b\""), "{shown}");
     let again = house.post(&cookie, &undo, &form).await;
     assert_eq!(again.status, StatusCode::NOT_FOUND);
-    let zip = house.get(
-        &cookie,
-        &format!("{place}/zip?path=into&id=into/a&id=into/b"),
-    );
-    let zip = zip.await.location;
+    let asked = format!("{place}/zip?path=into&id=into/a&id=into/b");
+    let zip = house.get(&cookie, &asked).await.location;
     assert_eq!(
         zip,
         format!("/api/v1/folders/{id}/archive?format=zip&path=into%2Fa&path=into%2Fb")
