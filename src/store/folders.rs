@@ -37,7 +37,7 @@ use subfolders::SubfolderCount;
 
 pub mod archive;
 mod beneath;
-mod copies;
+pub mod copies;
 pub mod copying;
 pub mod failure;
 pub mod files;

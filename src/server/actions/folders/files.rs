@@ -46,7 +46,8 @@ pub(super) const PAGE: usize = 200;
 pub(super) const MAX_PAGE_ENTRIES: usize = 500;
 /// Bytes of the words that names are searched for.
 pub(super) const MAX_WORDS: usize = 4096;
-/// Paths that one request removes, moves, copies or makes an archive of. Higher: a request holds a thread for longer. Lower: programs ask more often.
+/// Paths that one request removes, moves, copies or makes an archive of. Higher: a request holds a thread for longer. Lower:
+/// programs ask more often.
 const MAX_REMOVED_AT_ONCE: usize = 1000;
 /// Bytes of a file that are read to be shown. Higher: pages that take long to draw. Lower: a log shows less of itself.
 const MAX_PREVIEW_BYTES: usize = 256 << 10;

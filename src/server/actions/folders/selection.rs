@@ -1,6 +1,7 @@
 //! What is done with several files and directories of a folder at once: they are moved or copied into one directory, and what
 //! was removed together comes back. All of them are looked at before the first is touched.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use rules::folder::Folder;
@@ -9,6 +10,7 @@ use rules::folder_rights::FolderVerb;
 use rules::refusals;
 use rules::units::Timestamp;
 use store::folders::FolderStore;
+use store::folders::copies::CopyRoom;
 use store::folders::failure::FolderError;
 use uuid::Uuid;
 
@@ -37,7 +39,8 @@ pub async fn move_into(
     done.await?.1.end()
 }
 
-/// Copies them instead. It ends at most a second after the right to the folder does; the copies before stay.
+/// Copies them instead, all together no more than one copy. It ends at most a second after the right to the folder does; the
+/// copies before stay.
 ///
 /// Errors: as `browsing::copy`; `folder.paths`.
 pub async fn copy_into(
@@ -55,13 +58,24 @@ pub async fn copy_into(
     let done = change_files(server, caller, which, how, move |store, folder| {
         let _place = place;
         let all = targets(store, folder, &paths, &into)?;
+        for (from, _) in &all {
+            // A pipe, a socket or a device.
+            if store.entry(folder.id, from)?.kind == FolderEntryKind::Other {
+                return Err(refusals::folder_entry_not_file(from.shown_name()).into());
+            }
+        }
         // A disk that stutters ends no copy; the next look tells.
         let may = || match may_still(&asked_of, &whose, folder.id, FolderVerb::Write) {
             Err(Failure::Refusal(refusal)) => Err(FolderError::from(refusal)),
             Err(Failure::Fault(_)) | Ok(()) => Ok(()),
         };
+        // All of them together are no more than one copy.
+        let room = Cell::new(CopyRoom::default());
         Ok(each(&all, |(from, to)| {
-            store.copy_entry(folder.id, from, to, &may)
+            let mut left = room.get();
+            let done = store.copy_one_of(folder.id, (from, to), &may, &mut left);
+            room.set(left);
+            done
         }))
     });
     done.await?.1.end()
