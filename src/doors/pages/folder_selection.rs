@@ -82,8 +82,8 @@ impl SelectionVerb {
     }
 }
 
-/// What a form or an address says of a selection: `verb`, `path` (the directory), `id` once for each that was chosen, `to`
-/// and `force`.
+/// What a form or an address says of a selection: `verb`, `path` (the directory), `id` once for each that was chosen, `to`,
+/// `force` and `ask`.
 #[derive(Debug, Clone)]
 struct Selection {
     verb: SelectionVerb,
@@ -91,6 +91,8 @@ struct Selection {
     paths: Vec<String>,
     to: String,
     for_good: bool,
+    /// It is asked about first.
+    is_question: bool,
 }
 
 impl Selection {
@@ -101,6 +103,7 @@ impl Selection {
             paths: Vec::new(),
             to: String::new(),
             for_good: false,
+            is_question: false,
         };
         for (name, value) in said {
             match name.as_str() {
@@ -109,6 +112,7 @@ impl Selection {
                 "id" => read.paths.push(value),
                 "to" => value.trim().clone_into(&mut read.to),
                 "force" => read.for_good = !value.is_empty(),
+                "ask" => read.is_question = !value.is_empty(),
                 _ => {}
             }
         }
@@ -158,21 +162,30 @@ async fn ask(
     Path(id): Path<String>,
     Query(said): Query<Vec<(String, String)>>,
 ) -> Response {
+    ask_about(&console, &visit, &caller, &id, Selection::of(said)).await
+}
+
+async fn ask_about(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    id: &str,
+    mut asked: Selection,
+) -> Response {
     let t = visit.text;
-    let mut asked = Selection::of(said);
-    let id = match folders::get(&console.server, &caller, &id).await {
+    let id = match folders::get(&console.server, caller, id).await {
         Ok(folder) => folder.id.to_string(),
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
+        Err(failure) => return failed(console, visit, caller, &failure),
     };
     let names = asked.names();
     if let (SelectionVerb::Rename, [name]) = (asked.verb, names.as_slice()) {
         name.clone_into(&mut asked.to);
     }
     if asked.verb != SelectionVerb::Remove {
-        let page = question(&console, &visit, &caller, &id, &asked);
+        let page = question(console, visit, caller, &id, &asked);
         return match visit.fragment {
-            true => responses::page(&console, &visit, StatusCode::OK, &page.as_dialog()),
-            false => responses::page(&console, &visit, StatusCode::OK, &page),
+            true => responses::page(console, visit, StatusCode::OK, &page.as_dialog()),
+            false => responses::page(console, visit, StatusCode::OK, &page),
         };
     }
     let title = match names.as_slice() {
@@ -180,7 +193,7 @@ async fn ask(
         several => t.folder_selection_remove_title(several.len() as u64),
     };
     let back = files_address(&id, &asked.here);
-    let frame = layout(&console, &visit, &caller, Nav::Folders);
+    let frame = layout(console, visit, caller, Nav::Folders);
     let mut page = DialogPage::titled(frame, back, title, t.folder_files_remove_lead());
     page.more = more(t, names.len());
     page.items = names.into_iter().take(MAX_NAMED).collect();
@@ -191,7 +204,7 @@ async fn ask(
         go: t.folder_files_remove().to_owned(),
         force: Some(t.folder_files_remove_for_good().to_owned()),
     });
-    dialog::answer(&console, &visit, Nav::Folders, page)
+    dialog::answer(console, visit, Nav::Folders, page)
 }
 
 /// How many are not named.
@@ -257,7 +270,8 @@ fn question(
     }
 }
 
-/// `POST /folders/{id}/selection`: does it, and leads back to the directory.
+/// `POST /folders/{id}/selection`: does it, and leads back to the directory. With `ask` it asks first: what was chosen on a
+/// whole page may be too long for an address.
 async fn act(
     State(console): State<PagesContext>,
     visit: RequestContext,
@@ -266,6 +280,9 @@ async fn act(
     Form(said): Form<Vec<(String, String)>>,
 ) -> Response {
     let asked = Selection::of(said);
+    if asked.is_question {
+        return ask_about(&console, &visit, &caller, &id, asked).await;
+    }
     let names = asked.names();
     let place = files_address(&id, &asked.here);
     let (server, paths) = (&console.server, asked.paths.clone());
@@ -409,6 +426,7 @@ mod tests {
         assert_eq!(read.names(), ["100%", "b"]);
         assert_eq!((read.here.as_str(), read.to.as_str()), ("run", "new"));
         assert_eq!(read.fields().len(), 4);
+        assert!(!read.is_question);
         let nothing = Selection::of(Vec::new());
         assert_eq!(nothing.verb, SelectionVerb::Remove);
         assert!(nothing.paths.is_empty() && !nothing.for_good);

@@ -949,6 +949,10 @@ async fn several_files_of_a_folder_go_and_come_back_by_forms_alone() {
     assert!(question.contains("name=\"id\" value=\"b\""), "{question}");
     let faults = lint::page(&question);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let asked = [("ask", "1"), ("verb", "move"), ("id", "a"), ("id", "b")];
+    let question = house.post(&cookie, &place, &asked).await;
+    assert_eq!(question.status, StatusCode::OK);
+    assert!(question.body.contains("Entries to move: 2"));
     let form = |to| {
         let chosen = [("verb", "move"), ("path", ""), ("id", "a"), ("id", "b")];
         [&chosen[..], &[("to", to)]].concat()
