@@ -262,7 +262,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     (
         "createFolderUpload",
-        "자기 폴더로 파일을 보내기 시작합니다(tus 1.0.0)",
+        "자기 폴더로 파일을 보내기 시작합니다(tus 1.0.0). 본문이 있으면 파일의 첫 부분입니다",
     ),
     (
         "getFolderUpload",
