@@ -259,6 +259,18 @@ pub struct FolderEntryQuery {
     pub cursor: Option<String>,
 }
 
+/// The checksum of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = FolderChecksum)]
+pub struct FolderChecksumView {
+    /// SHA-256 in hexadecimal digits.
+    pub sha256: String,
+    /// Bytes of the file.
+    pub size: u64,
+    /// Version of the file that was read, with its quotes.
+    pub etag: String,
+}
+
 /// A new directory in a folder.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = NewFolderDirectory)]
@@ -275,6 +287,18 @@ pub struct NewFolderDirectoryBody {
 pub struct FolderMoveBody {
     pub from: String,
     /// Where it is to be, its name included; nothing is there yet.
+    pub to: String,
+}
+
+/// Several files and directories of a folder, and the directory that they go into.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = FolderSelection)]
+#[serde(deny_unknown_fields)]
+pub struct FolderSelectionBody {
+    /// Files, links and directories with all below them.
+    #[schema(min_items = 1, max_items = 1000)]
+    pub paths: Vec<String>,
+    /// A directory, from the top of the folder; empty: the top. Each keeps its name there, and nothing has it yet.
     pub to: String,
 }
 

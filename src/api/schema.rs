@@ -105,7 +105,9 @@ fn named() -> Schemas {
     collect::<folders::NewFolderCopyBody>(&mut all);
     collect::<folders::NewFolderTransferBody>(&mut all);
     collect::<folders::NewFolderDirectoryBody>(&mut all);
+    collect::<folders::FolderChecksumView>(&mut all);
     collect::<folders::FolderMoveBody>(&mut all);
+    collect::<folders::FolderSelectionBody>(&mut all);
     collect::<folders::FolderRemovalBody>(&mut all);
     collect::<folders::RemovedEntriesBody>(&mut all);
     collect::<folders::NewFolderShareBody>(&mut all);

@@ -381,8 +381,21 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             post(folder_shares::decline),
         )
         .route("/folders/{id}/entries", get(folder_files::list))
-        .route("/folders/{id}/files", get(folder_files::read))
+        .route(
+            "/folders/{id}/files",
+            get(folder_files::read)
+                .put(folder_uploads::put)
+                .layer(DefaultBodyLimit::disable()),
+        )
         .route("/folders/{id}/archive", get(folder_files::archive))
+        .route(
+            "/folders/{id}/entries/move",
+            post(folder_files::move_entries),
+        )
+        .route(
+            "/folders/{id}/entries/copy",
+            post(folder_files::copy_entries),
+        )
         .route("/folders/{id}/mkdir", post(folder_files::make_directory))
         .route("/folders/{id}/move", post(folder_files::move_entry))
         .route("/folders/{id}/remove", post(folder_files::remove))
@@ -412,7 +425,8 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             "/folders/{id}/uploads",
             get(folder_uploads::list)
                 .post(folder_uploads::create)
-                .options(folder_uploads::options),
+                .options(folder_uploads::options)
+                .layer(DefaultBodyLimit::disable()),
         )
         .route(
             "/folders/{id}/uploads/{upload}",

@@ -32,6 +32,7 @@ pub mod floor_plan;
 pub mod folder_browsing;
 pub mod folder_files;
 pub mod folder_owners;
+pub mod folder_selection;
 pub mod folder_shares;
 pub mod folder_snapshots;
 pub mod folders;
@@ -292,6 +293,7 @@ pub fn router(
         .merge(folders::router())
         .merge(folder_browsing::router())
         .merge(folder_files::router())
+        .merge(folder_selection::router())
         .merge(folder_owners::router())
         .merge(folder_snapshots::router())
         .merge(folder_shares::router())
@@ -589,6 +591,10 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "folder-moved" => t.folder_files_moved_now(of),
         "folder-removed" => t.folder_files_removed_now(of),
         "folder-gone" => t.folder_files_gone_now(of),
+        "folder-moved-n" => t.folder_selection_moved_now(of),
+        "folder-copied-n" => t.folder_selection_copied_now(of),
+        "folder-removed-n" => t.folder_selection_removed_now(of),
+        "folder-gone-n" => t.folder_selection_gone_now(of),
         "folder-back" => t.folder_files_back_now().to_owned(),
         "folder-emptied" => t.folder_files_emptied_now().to_owned(),
         "folder-saved" => t.folder_browsing_saved_now(of),

@@ -38,7 +38,7 @@ use subfolders::SubfolderCount;
 
 pub mod archive;
 mod beneath;
-mod copies;
+pub mod copies;
 pub mod copying;
 pub mod counted;
 pub mod failure;
@@ -56,7 +56,8 @@ pub mod snapshots;
 mod sorted_names;
 pub mod staging;
 pub mod subfolders;
-pub mod texts;
+mod texts;
+pub mod versions;
 
 /// The default access list of a folder, as the kernel keeps it: all users inside may read and write a new file of any of
 /// them. Rights between people are mounts, never modes.
@@ -176,7 +177,7 @@ pub struct FolderStore {
     /// What directories took a moment ago.
     counts: subfolders::KeptCounts,
     /// Files whose text is written right now.
-    texts: texts::TextsUnderWay,
+    texts: versions::TextsUnderWay,
     /// What limits leave that the kernel does not hold.
     counted: counted::CountedLimits,
     /// File systems that were asked whether files share blocks there.
@@ -207,7 +208,7 @@ impl FolderStore {
             finished: staging::FinishedUploads::default(),
             listings: sorted_names::KeptListings::default(),
             counts: subfolders::KeptCounts::default(),
-            texts: texts::TextsUnderWay::default(),
+            texts: versions::TextsUnderWay::default(),
             counted: counted::CountedLimits::default(),
             sharing: snapshots::KnownSharing::default(),
         })
@@ -771,17 +772,17 @@ impl FolderStore {
         }
     }
 
-    /// An archive of a directory, or of one file; `name` is the name of its top.
+    /// An archive of directories and files, one at least; `name` is what one alone is called in it.
     ///
     /// Errors: as `list`; `folder.archive-too-many` for a zip.
     pub fn archive(
         &self,
         id: FolderId,
-        path: &FolderPath,
+        paths: &[FolderPath],
         name: &str,
         format: ArchiveFormat,
     ) -> Result<FolderArchive, FolderError> {
-        FolderArchive::open(&self.top(id)?, path, name, format)
+        FolderArchive::open(self.top(id)?, paths, name, format)
     }
 
     fn top(&self, id: FolderId) -> Result<FolderTop, FolderError> {
@@ -1040,6 +1041,7 @@ mod tests {
             path: "a/file".to_owned(),
             bytes: Some(4),
             overwrite: false,
+            version: None,
             modified_at: None,
             by: None,
         };

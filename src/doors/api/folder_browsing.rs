@@ -94,7 +94,7 @@ pub(super) async fn write_text(
 }
 
 /// The version in `If-Match`, which must be there; None for `*`.
-fn version(headers: &HeaderMap) -> Result<Option<String>, ProblemResponse> {
+pub(super) fn version(headers: &HeaderMap) -> Result<Option<String>, ProblemResponse> {
     let Some(given) = headers.get(header::IF_MATCH) else {
         let refusal = refusals::if_match_missing();
         let status = StatusCode::PRECONDITION_REQUIRED;

@@ -2,7 +2,8 @@
 //! makes, moves and removes. What users wrote is never shown by a browser as a page of this console.
 
 use api::folders::{
-    FolderEntryQuery, FolderMoveBody, FolderRemovalBody, NewFolderDirectoryBody, RemovedEntriesBody,
+    FolderChecksumView, FolderEntryQuery, FolderMoveBody, FolderRemovalBody, FolderSelectionBody,
+    NewFolderDirectoryBody, RemovedEntriesBody,
 };
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -14,6 +15,7 @@ use rules::units::Timestamp;
 use serde::Deserialize;
 use server::access::Caller;
 use server::actions::folders::files::{self, FileDownload};
+use server::actions::folders::selection;
 
 use super::ApiContext;
 use super::authentication::ApiCaller;
@@ -30,14 +32,8 @@ const SANDBOX: &str = "default-src 'none'; sandbox";
 #[serde(default)]
 pub(super) struct FolderFileQuery {
     pub(super) path: String,
-}
-
-/// Which directory, in which form.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct FolderArchiveQuery {
-    path: String,
-    format: String,
+    /// True: the checksum of a file instead of its bytes.
+    sha256: bool,
 }
 
 pub(super) async fn list(
@@ -63,6 +59,12 @@ pub(super) async fn read(
     QueryParameters(query): QueryParameters<FolderFileQuery>,
 ) -> ApiResult {
     let file = files::open(&api.server, &caller, &id, &query.path).await?;
+    if query.sha256 {
+        let sha256 = files::checksum(&api.server, &caller, &file).await?;
+        let (size, etag) = (file.size, format!("\"{}\"", file.tag));
+        let checksum = FolderChecksumView { sha256, size, etag };
+        return responses::plain(StatusCode::OK, &checksum);
+    }
     answer(&api, &caller, &headers, file)
 }
 
@@ -116,9 +118,18 @@ pub(super) async fn archive(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
-    QueryParameters(query): QueryParameters<FolderArchiveQuery>,
+    QueryParameters(words): QueryParameters<Vec<(String, String)>>,
 ) -> ApiResult {
-    let made = files::archive(&api.server, &caller, &id, &query.path, &query.format).await?;
+    let (mut paths, mut format) = (Vec::new(), String::new());
+    for (name, word) in words {
+        match name.as_str() {
+            // Once for each directory and file.
+            "path" => paths.push(word),
+            "format" => format = word,
+            _ => {}
+        }
+    }
+    let made = files::archive(&api.server, &caller, &id, paths, &format).await?;
     let (folder, name, kind) = (made.folder, made.name.clone(), made.kind);
     let pieces = stream::unfold(made, |mut made| async move {
         let piece = made.next().await?;
@@ -149,6 +160,28 @@ pub(super) async fn move_entry(
 ) -> ApiResult {
     let moved = files::move_entry(&api.server, &caller, &id, sent.value).await?;
     responses::plain(StatusCode::OK, &moved)
+}
+
+pub(super) async fn move_entries(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    sent: JsonBody<FolderSelectionBody>,
+) -> ApiResult {
+    let FolderSelectionBody { paths, to } = sent.value;
+    selection::move_into(&api.server, &caller, &id, paths, to).await?;
+    responses::nothing()
+}
+
+pub(super) async fn copy_entries(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    sent: JsonBody<FolderSelectionBody>,
+) -> ApiResult {
+    let FolderSelectionBody { paths, to } = sent.value;
+    selection::copy_into(&api.server, &caller, &id, paths, to).await?;
+    responses::nothing()
 }
 
 pub(super) async fn remove(

@@ -142,7 +142,10 @@ fn operation(route: &DocumentedRoute) -> Value {
             ("revokeGrant", "role")
                 | ("detachPolicy", "level")
                 | (
-                    "readFolderFile" | "readFolderSnapshotFile" | "readFolderText",
+                    "readFolderFile"
+                        | "readFolderSnapshotFile"
+                        | "readFolderText"
+                        | "writeFolderFile",
                     "path"
                 )
         );
@@ -154,9 +157,19 @@ fn operation(route: &DocumentedRoute) -> Value {
         parameters.push(parameter("header", "Idempotency-Key", false));
     }
     if route.refusals.contains(&428) {
-        let mut version = parameter("header", "If-Match", true);
+        // A file is written as a new one, too.
+        let is_file = route.operation == "writeFolderFile";
+        let mut version = parameter("header", "If-Match", !is_file);
         version["description"] = "the ETag of a GET, or * to overwrite".into();
         parameters.push(version);
+        if is_file {
+            let mut fresh = parameter("header", "If-None-Match", false);
+            fresh["description"] = "*: nothing has this name yet".into();
+            parameters.push(fresh);
+            let mut digest = parameter("header", "Content-Digest", false);
+            digest["description"] = "sha-256=:BASE64: of the body (RFC 9530)".into();
+            parameters.push(digest);
+        }
     }
     let of_an_upload = route.path.contains("/uploads");
     if route.refusals.contains(&412)
@@ -199,6 +212,13 @@ fn operation(route: &DocumentedRoute) -> Value {
             all.extend(real.clone());
         }
         responses.insert("200".to_owned(), answer);
+    }
+    if route.operation == "readFolderFile" {
+        let checksum = json!({"schema": reference("FolderChecksum")});
+        responses["200"]["content"]["application/json"] = checksum;
+    }
+    if route.operation == "writeFolderFile" {
+        responses.insert("201".to_owned(), success(route.answer));
     }
     for status in refusals(route) {
         responses.insert(
@@ -256,9 +276,17 @@ fn operation(route: &DocumentedRoute) -> Value {
             "content": {"text/csv": {"schema": {"type": "string", "format": "binary"}}},
         });
     }
-    if ["appendUpload", "appendFolderUpload"].contains(&route.operation) {
+    if route.operation == "writeFolderFile" {
         operation["requestBody"] = json!({
             "required": true,
+            "content": {
+                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+            },
+        });
+    }
+    if ["appendUpload", "appendFolderUpload", "createFolderUpload"].contains(&route.operation) {
+        operation["requestBody"] = json!({
+            "required": route.method == "PATCH",
             "content": {
                 "application/offset+octet-stream": {"schema": {"type": "string", "format": "binary"}},
             },

@@ -55,19 +55,21 @@ const PASSWORDS: [&str; 8] = [
     "/invitations/accept",
 ];
 /// Headers that say what a request means, as its body does: an upload is all in its headers.
-const MEANT: [&str; 4] = [
+const MEANT: [&str; 5] = [
     "if-match",
     "tus-resumable",
+    "upload-checksum",
     "upload-length",
     "upload-metadata",
 ];
 /// Headers that belong to an answer.
-const KEPT: [&str; 5] = [
+const KEPT: [&str; 6] = [
     "content-type",
     "location",
     "etag",
     "tus-resumable",
     "upload-expires",
+    "upload-offset",
 ];
 
 /// Whether a POST to this path takes an Idempotency-Key.

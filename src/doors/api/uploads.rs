@@ -140,14 +140,19 @@ pub(super) fn version(headers: &HeaderMap) -> Result<(), ProblemResponse> {
 /// Where a piece begins, of a request that brings one.
 pub(super) fn piece_offset(headers: &HeaderMap) -> Result<u64, ProblemResponse> {
     version(headers)?;
-    let kind = headers.get(header::CONTENT_TYPE);
-    if kind.and_then(|kind| kind.to_str().ok()) != Some("application/offset+octet-stream") {
+    if !is_piece(headers) {
         let refusal = refusals::upload_content_type();
         let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
         return Err(ProblemResponse::with_status(refusal, status));
     }
     let offset = number(headers, "upload-offset").ok_or_else(refusals::upload_offset_missing)?;
     Ok(offset)
+}
+
+/// Whether the body of a request is a piece of a file.
+pub(super) fn is_piece(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    kind.and_then(|kind| kind.to_str().ok()) == Some("application/offset+octet-stream")
 }
 
 pub(super) fn number(headers: &HeaderMap, name: &str) -> Option<u64> {

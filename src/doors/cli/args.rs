@@ -2662,7 +2662,7 @@ pub enum FolderCommand {
         #[arg(value_name = "PLACE")]
         place: String,
         /// Zip has at most 100,000 files
-        #[arg(long, value_name = "FORMAT", value_parser = ["zip", "tar"], default_value = "zip")]
+        #[arg(long, value_name = "FORMAT", value_parser = ["zip", "tar", "tar.zst"], default_value = "zip")]
         format: String,
         /// File to write, which is not there yet [default: the directory's name]
         #[arg(long, value_name = "FILE")]

@@ -18,6 +18,7 @@ use rules::folder_path::{FolderEntryKind, MAX_FOLDER_PATH, MAX_FOLDER_TEXT};
 use rules::folder_rights::{FolderRight, FolderVerb};
 use rules::refusal::Refusal;
 use rules::refusals;
+use rules::units::Timestamp;
 use serde::Deserialize;
 use server::Failure;
 use server::access::{Caller, Lease};
@@ -78,6 +79,8 @@ pub struct FolderFilesPage {
     pub subfolders: String,
     /// As it was typed.
     pub directory: String,
+    /// When what was removed right before was removed, in milliseconds; None where there is no way back.
+    pub undo: Option<i64>,
 }
 
 /// The head of a column that the directory may be sorted by.
@@ -95,6 +98,8 @@ pub struct PathCrumb {
 
 pub struct FolderFileRow {
     pub name: String,
+    /// From the top of the folder.
+    pub path: String,
     /// Where it is shown.
     pub href: String,
     pub icon: &'static str,
@@ -202,6 +207,14 @@ struct EntryForm {
     path: String,
 }
 
+/// What was done right before a directory is shown.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct DirectoryWord {
+    /// When files were removed, in milliseconds.
+    undo: String,
+}
+
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct EntryRemovalForm {
@@ -236,9 +249,14 @@ async fn show(
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
     Query(asked): Query<FolderEntryQuery>,
+    Query(word): Query<DirectoryWord>,
 ) -> Response {
     match read(&console, &visit, &caller, &id, asked).await {
-        Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
+        Ok(page) => {
+            let undo = word.undo.parse().ok().filter(|_| page.writes);
+            let page = FolderFilesPage { undo, ..page };
+            responses::page(&console, &visit, StatusCode::OK, &page)
+        }
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
 }
@@ -323,6 +341,7 @@ async fn read(
         here: found.path,
         words: asked.q,
         directory: String::new(),
+        undo: None,
         id,
     })
 }
@@ -360,6 +379,7 @@ pub(super) fn row(visit: &RequestContext, id: &str, entry: &FolderEntryView) -> 
     let is_file = entry.kind == FolderEntryKind::File;
     FolderFileRow {
         name: entry.name.clone(),
+        path: entry.path.clone(),
         href,
         icon,
         kind: kind(t, entry.kind).to_owned(),
@@ -764,15 +784,28 @@ async fn remove(
         for_good,
     };
     match files::remove(&console.server, &caller, &id, asked).await {
-        Ok(()) => {
+        Ok(at) => {
             let place = files_address(&id, directory);
-            let notice = match for_good {
-                true => "folder-gone",
-                false => "folder-removed",
-            };
-            responses::see_with(&place, notice, name)
+            removed(&place, &[name.to_owned()], for_good, at)
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// The directory that files were removed from, with the way back where there is one.
+pub(super) fn removed(place: &str, names: &[String], for_good: bool, at: Timestamp) -> Response {
+    let undo = match for_good {
+        true => String::new(),
+        false => format!("&undo={}", at.as_millis()),
+    };
+    let place = format!("{place}{undo}");
+    match (names, for_good) {
+        ([name], true) => responses::see_with(&place, "folder-gone", name),
+        ([name], false) => responses::see_with(&place, "folder-removed", name),
+        (several, true) => responses::see_with(&place, "folder-gone-n", &several.len().to_string()),
+        (several, false) => {
+            responses::see_with(&place, "folder-removed-n", &several.len().to_string())
+        }
     }
 }
 

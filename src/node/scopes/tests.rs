@@ -288,6 +288,7 @@ fn a_full_scope_refuses_uploads_by_name_and_its_files_are_removed() {
             path: "new".to_owned(),
             bytes: Some(bytes),
             overwrite: false,
+            version: None,
             modified_at: None,
             by: None,
         };

@@ -44,6 +44,7 @@ pub mod copies;
 pub mod files;
 pub mod limits;
 pub mod notebook;
+pub mod selection;
 pub mod sharing;
 pub mod snapshots;
 pub mod transfers;

@@ -1,10 +1,11 @@
-//! A directory of a folder as one stream, zip or tar, made while it is read: the caller asks for piece after piece, and between
-//! two of them nothing runs. Files are stored as they are; links are kept as links and never followed. What cannot be read, or
+//! Directories and files of a folder as one stream, zip or tar, made while it is read: the caller asks for piece after piece,
+//! and between two of them nothing runs. Files are stored as they are; links are kept as links and never followed. What cannot be read, or
 //! changes meanwhile, is named in a file at the end.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::CString;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 
@@ -14,6 +15,7 @@ use rules::refusals;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use tar::{EntryType, Header};
+use zstd::stream::write::Encoder;
 
 use super::beneath::FolderTop;
 use super::failure::{FolderError, failed, fault};
@@ -36,6 +38,8 @@ const NOTES: &str = "ERRORS.txt";
 const PRIVILEGED: u32 = 0o6000;
 /// Tar goes by blocks.
 const BLOCK: usize = 512;
+/// How hard a packed archive is worked on. Higher: the stream waits for the processor. Lower: it is larger.
+const PACKING_LEVEL: i32 = 3;
 /// What does not fit into four bytes has eight elsewhere.
 const FOUR_BYTES: u64 = 0xffff_ffff;
 
@@ -44,11 +48,18 @@ const FOUR_BYTES: u64 = 0xffff_ffff;
 pub enum ArchiveFormat {
     Zip,
     Tar,
+    /// A tar, packed by zstd.
+    TarZst,
 }
 
 /// An archive that is being made.
 pub struct FolderArchive {
+    top: FolderTop,
+    /// What comes behind the tree that is walked, each with its name in the archive.
+    waiting: VecDeque<(FolderPath, String)>,
     walk: ArchiveWalk,
+    /// None where the archive is not packed, or is over.
+    packer: Option<Encoder<'static, Vec<u8>>>,
     writer: ArchiveWriter,
     /// The file whose contents are being written.
     current: Option<CurrentFile>,
@@ -74,22 +85,44 @@ struct CurrentFile {
 }
 
 impl FolderArchive {
-    /// Opens what is to be archived; nothing of it is read yet, but of a zip how much it is.
+    /// Opens what is to be archived, one path at least; nothing of it is read yet, but of a zip how much it is. `name` is that
+    /// of one path alone.
     pub(super) fn open(
-        top: &FolderTop,
-        path: &FolderPath,
+        top: FolderTop,
+        paths: &[FolderPath],
         name: &str,
         format: ArchiveFormat,
     ) -> Result<Self, FolderError> {
-        let walk = ArchiveWalk::open(top, path, name)?;
-        if format == ArchiveFormat::Zip {
-            let fits = ArchiveWalk::open(top, path, name)?.fits(MAX_ZIPPED, MAX_ZIP_NAME_BYTES);
+        let mut waiting = named(paths, name);
+        let mut room = ZipRoom {
+            entries: MAX_ZIPPED,
+            bytes: MAX_ZIP_NAME_BYTES,
+        };
+        for (path, name) in &waiting {
+            // One that is not there is refused before the first byte.
+            let walk = ArchiveWalk::open(&top, path, name)?;
+            if format != ArchiveFormat::Zip {
+                continue;
+            }
+            let fits = walk.fits(&mut room);
             if !fits.map_err(fault("count the files of a folder"))? {
                 return Err(refusals::folder_archive_too_many(MAX_ZIPPED).into());
             }
         }
+        let (path, first) = waiting.pop_front().unwrap_or_default();
+        let walk = ArchiveWalk::open(&top, &path, &first)?;
+        let packer = match format {
+            ArchiveFormat::Zip | ArchiveFormat::Tar => None,
+            ArchiveFormat::TarZst => {
+                let packer = Encoder::new(Vec::new(), PACKING_LEVEL);
+                Some(packer.map_err(fault("begin a packed archive"))?)
+            }
+        };
         Ok(Self {
+            top,
+            waiting,
             walk,
+            packer,
             writer: ArchiveWriter::new(format),
             current: None,
             notes: Vec::new(),
@@ -101,6 +134,25 @@ impl FolderArchive {
     ///
     /// Errors: what a disk says that cannot be read; then the archive is broken.
     pub fn next_piece(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            let piece = self.next_unpacked()?;
+            let Some(packer) = &mut self.packer else {
+                return Ok(piece);
+            };
+            let Some(piece) = piece else {
+                let rest = self.packer.take().map(Encoder::finish).transpose()?;
+                return Ok(rest.filter(|rest| !rest.is_empty()));
+            };
+            packer.write_all(&piece)?;
+            let packed = std::mem::take(packer.get_mut());
+            // What packs well comes out later.
+            if !packed.is_empty() {
+                return Ok(Some(packed));
+            }
+        }
+    }
+
+    fn next_unpacked(&mut self) -> io::Result<Option<Vec<u8>>> {
         self.writer.out = Vec::with_capacity(PIECE + 2 * BLOCK);
         while self.writer.out.len() < PIECE && self.stage != ArchiveStage::Over {
             if self.current.is_some() {
@@ -127,7 +179,7 @@ impl FolderArchive {
     /// Writes the head of the next file or directory.
     fn enter_next(&mut self) -> io::Result<()> {
         let Some(visited) = self.walk.step()? else {
-            self.stage = ArchiveStage::Notes;
+            self.enter_next_tree();
             return Ok(());
         };
         if self.writer.is_full() {
@@ -159,6 +211,22 @@ impl FolderArchive {
             VisitedEntry::Skipped(why) => self.note(&name, why),
         }
         Ok(())
+    }
+
+    /// Goes on with the next of several trees, or to what stands at the end.
+    fn enter_next_tree(&mut self) {
+        let Some((path, name)) = self.waiting.pop_front() else {
+            self.stage = ArchiveStage::Notes;
+            return;
+        };
+        match ArchiveWalk::open(&self.top, &path, &name) {
+            Ok(walk) => self.walk = walk,
+            // It was there when the archive was asked for.
+            Err(_) => self.note(
+                name.as_bytes(),
+                "was removed meanwhile, or could not be read",
+            ),
+        }
     }
 
     /// Writes more of the file that is open. What it lacks is filled with zeros: its size was said before.
@@ -217,6 +285,55 @@ impl FolderArchive {
     }
 }
 
+/// Each path with its name in the archive. One alone has `name`; several have what their paths are below the directory that
+/// holds them all. What lies in another one of them comes with that. O(paths²).
+fn named(paths: &[FolderPath], name: &str) -> VecDeque<(FolderPath, String)> {
+    let is_outer = |path: &&FolderPath| {
+        let mut others = paths.iter().filter(|other| *other != *path);
+        !others.any(|other| path.is_at_or_below(other))
+    };
+    let outer: BTreeSet<&FolderPath> = paths.iter().filter(is_outer).collect();
+    if outer.len() < 2 {
+        let one = outer
+            .into_iter()
+            .map(|path| (path.clone(), name.to_owned()));
+        return one.collect();
+    }
+    let mut above = outer.first().map(|path| path.parent()).unwrap_or_default();
+    for path in &outer {
+        while !path.parent().is_at_or_below(&above) {
+            above = above.parent();
+        }
+    }
+    let skipped = match above.is_top() {
+        true => 0,
+        false => above.as_bytes().len() + 1,
+    };
+    let own = |path: &FolderPath| String::from_utf8_lossy(&path.as_bytes()[skipped..]).into_owned();
+    let all = outer.into_iter().map(|path| (path.clone(), own(path)));
+    all.collect()
+}
+
+/// How much more a zip takes.
+struct ZipRoom {
+    entries: usize,
+    /// Of paths.
+    bytes: usize,
+}
+
+impl ZipRoom {
+    /// Counts one entry with a path of so many bytes; false where there is no room for it.
+    fn take(&mut self, bytes: usize) -> bool {
+        match (self.entries.checked_sub(1), self.bytes.checked_sub(bytes)) {
+            (Some(entries), Some(bytes)) => {
+                *self = Self { entries, bytes };
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
 /// What a step of a walk came to.
 enum VisitedEntry {
     Directory(Stat),
@@ -256,12 +373,26 @@ impl ArchiveWalk {
                 walk.first = Some(VisitedEntry::Directory(stat));
                 walk.down = Some(directory);
             }
-            // One file may be put into an archive, too.
+            // What is no directory may be put into an archive, too.
             Err(_) if !path.is_top() => {
-                let file = files::open(top, path)?.file;
-                let stat = rustix::fs::fstat(&file).map_err(failed(doing, path))?;
-                walk.device = stat.st_dev;
-                walk.first = Some(VisitedEntry::File(file, stat));
+                let parent = top.directory(&path.parent())?;
+                let seen = rustix::fs::statat(&parent, path.name(), AtFlags::SYMLINK_NOFOLLOW);
+                let seen = seen.map_err(failed(doing, path))?;
+                walk.device = seen.st_dev;
+                walk.first = Some(match FileType::from_raw_mode(seen.st_mode) {
+                    FileType::Symlink => {
+                        let target = rustix::fs::readlinkat(&parent, path.name(), Vec::new());
+                        let target = target.map_err(failed(doing, path))?;
+                        VisitedEntry::Link(target.into_bytes(), seen)
+                    }
+                    FileType::RegularFile | FileType::Directory => {
+                        let file = files::open(top, path)?.file;
+                        let stat = rustix::fs::fstat(&file).map_err(failed(doing, path))?;
+                        walk.device = stat.st_dev;
+                        VisitedEntry::File(file, stat)
+                    }
+                    _ => VisitedEntry::Skipped("is no file, directory or link"),
+                });
             }
             Err(error) => return Err(error),
         }
@@ -355,10 +486,12 @@ impl ArchiveWalk {
         }
     }
 
-    /// Whether there are at most so many entries, and bytes of their paths. Opens directories alone.
-    fn fits(mut self, entries: usize, bytes: usize) -> io::Result<bool> {
-        let mut count = usize::from(self.first.take().is_some());
-        let mut named = self.path.len();
+    /// Whether there is room for all entries, and the bytes of their paths, which are counted. Opens directories alone.
+    fn fits(mut self, room: &mut ZipRoom) -> io::Result<bool> {
+        let named = self.path.len();
+        if !room.take(named) {
+            return Ok(false);
+        }
         let Some(directory) = self.down.take() else {
             return Ok(true);
         };
@@ -379,9 +512,7 @@ impl ArchiveWalk {
                 continue;
             }
             let length = *above + 1 + name.to_bytes().len();
-            count += 1;
-            named += length;
-            if count > entries || named > bytes {
+            if !room.take(length) {
                 return Ok(false);
             }
             let is_leaf = !matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
@@ -457,7 +588,9 @@ impl ArchiveWriter {
     /// A directory, or a link to `target`.
     fn whole(&mut self, name: &[u8], kind: EntryType, target: &[u8], stat: &Stat) {
         match self.format {
-            ArchiveFormat::Tar => self.tar_head(name, kind, target, 0, &TarOwner::of(stat)),
+            ArchiveFormat::Tar | ArchiveFormat::TarZst => {
+                self.tar_head(name, kind, target, 0, &TarOwner::of(stat))
+            }
             ArchiveFormat::Zip => {
                 self.zip_whole(name, target, stat.st_mode & !PRIVILEGED, stat.st_mtime);
             }
@@ -467,7 +600,7 @@ impl ArchiveWriter {
     /// A file of ours.
     fn text(&mut self, name: &[u8], text: &[u8]) {
         match self.format {
-            ArchiveFormat::Tar => {
+            ArchiveFormat::Tar | ArchiveFormat::TarZst => {
                 let size = text.len() as u64;
                 self.tar_head(name, EntryType::Regular, b"", size, &TarOwner::default());
                 self.put(text);
@@ -481,7 +614,7 @@ impl ArchiveWriter {
     fn begin(&mut self, name: &[u8], size: u64, stat: &Stat) {
         self.size = size;
         match self.format {
-            ArchiveFormat::Tar => {
+            ArchiveFormat::Tar | ArchiveFormat::TarZst => {
                 self.tar_head(name, EntryType::Regular, b"", size, &TarOwner::of(stat));
             }
             ArchiveFormat::Zip => {
@@ -511,7 +644,7 @@ impl ArchiveWriter {
     /// What stands behind the contents of a file.
     fn close(&mut self) {
         match self.format {
-            ArchiveFormat::Tar => self.tar_pad(self.size),
+            ArchiveFormat::Tar | ArchiveFormat::TarZst => self.tar_pad(self.size),
             ArchiveFormat::Zip => {
                 let crc = self.crc.sum();
                 let Some(record) = self.records.last_mut() else {
@@ -534,7 +667,7 @@ impl ArchiveWriter {
 
     fn end(&mut self) {
         match self.format {
-            ArchiveFormat::Tar => self.put(&[0; 2 * BLOCK]),
+            ArchiveFormat::Tar | ArchiveFormat::TarZst => self.put(&[0; 2 * BLOCK]),
             ArchiveFormat::Zip => self.zip_end(),
         }
     }
@@ -798,8 +931,12 @@ mod tests {
 
     fn whole(store: &FolderStore, path: &str, format: ArchiveFormat) -> Vec<u8> {
         let path = FolderPath::parse(path).expect("a path");
+        several(store, &[path], format)
+    }
+
+    fn several(store: &FolderStore, paths: &[FolderPath], format: ArchiveFormat) -> Vec<u8> {
         let mut archive = store
-            .archive(ID, &path, "data", format)
+            .archive(ID, paths, "data", format)
             .expect("an archive");
         let mut all = Vec::new();
         while let Some(piece) = archive.next_piece().expect("read") {
@@ -873,11 +1010,92 @@ mod tests {
         let top = store.top(ID).expect("a top");
         let fits = |entries, bytes| {
             let walk = ArchiveWalk::open(&top, &FolderPath::default(), "data").expect("a walk");
-            walk.fits(entries, bytes).expect("counted")
+            walk.fits(&mut ZipRoom { entries, bytes }).expect("counted")
         };
         // data, data/a, data/a/b and data/a/b/file.
         assert!(fits(4, 4 + 6 + 8 + 13));
         assert!(!fits(3, 1000) && !fits(4, 4 + 6 + 8 + 12));
+    }
+
+    #[test]
+    fn several_come_with_their_paths_below_what_holds_them_all() {
+        let (_data, store, place) = opened();
+        std::fs::create_dir_all(place.join("run/a/deep")).expect("made");
+        std::fs::write(place.join("run/a/deep/file"), "text").expect("written");
+        std::fs::write(place.join("run/b"), "more").expect("written");
+        std::fs::write(place.join("other"), "left out").expect("written");
+        std::os::unix::fs::symlink("b", place.join("run/link")).expect("linked");
+        let path = |text: &str| FolderPath::parse(text).expect(text);
+        // What lies in another one of them is there once.
+        let chosen = ["run/b", "run/a", "run/link", "run/a/deep/file"].map(path);
+        let all = members(&several(&store, &chosen, ArchiveFormat::Tar));
+        let names: Vec<&str> = all.keys().map(String::as_str).collect();
+        assert_eq!(names, ["a/", "a/deep/", "a/deep/file", "b", "link"]);
+        assert_eq!(
+            (all["a/deep/file"].as_str(), all["b"].as_str()),
+            ("text", "more")
+        );
+        let zip = several(&store, &chosen, ArchiveFormat::Zip);
+        let end = &zip[zip.len() - 22..];
+        assert_eq!(u16::from_le_bytes([end[10], end[11]]), 5);
+        // One alone has the name that is asked for.
+        let one = members(&several(
+            &store,
+            &[path("other"), path("other")],
+            ArchiveFormat::Tar,
+        ));
+        assert_eq!(one["data"], "left out");
+        let gone = store.archive(
+            ID,
+            &[path("run/b"), path("none")],
+            "data",
+            ArchiveFormat::Tar,
+        );
+        assert_eq!(
+            gone.err()
+                .and_then(|error| error.code().map(str::to_owned))
+                .as_deref(),
+            Some("folder.entry-not-found")
+        );
+    }
+
+    #[test]
+    fn one_of_several_that_goes_meanwhile_is_named_at_the_end() {
+        let (_data, store, place) = opened();
+        std::fs::write(place.join("a"), "x".repeat(1_000_000)).expect("written");
+        std::fs::write(place.join("b"), "text").expect("written");
+        let paths = ["a", "b"].map(|text| FolderPath::parse(text).expect(text));
+        let tar = ArchiveFormat::Tar;
+        let mut archive = store.archive(ID, &paths, "data", tar).expect("an archive");
+        let mut all = archive.next_piece().expect("read").expect("a piece");
+        std::fs::remove_file(place.join("b")).expect("removed");
+        while let Some(piece) = archive.next_piece().expect("read") {
+            all.extend(piece);
+        }
+        let all = members(&all);
+        assert!(all[NOTES].contains("b: was removed"), "{}", all[NOTES]);
+        assert_eq!(all["a"].len(), 1_000_000);
+    }
+
+    #[test]
+    fn a_packed_archive_holds_what_the_tar_holds() {
+        let (_data, store, place) = opened();
+        std::fs::create_dir(place.join("a")).expect("made");
+        // Packs to nearly nothing, and not at all.
+        std::fs::write(place.join("a/even"), "x".repeat(3_000_000)).expect("written");
+        let mut noise = Vec::with_capacity(1 << 20);
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        while noise.len() < 1 << 20 {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            noise.extend(state.to_le_bytes());
+        }
+        std::fs::write(place.join("a/noise"), &noise).expect("written");
+        let tar = whole(&store, "a", ArchiveFormat::Tar);
+        let packed = whole(&store, "a", ArchiveFormat::TarZst);
+        assert!(packed.len() < tar.len() / 2, "{} bytes", packed.len());
+        assert!(zstd::decode_all(packed.as_slice()).expect("packed") == tar);
     }
 
     #[test]
@@ -907,7 +1125,7 @@ mod tests {
     fn a_file_that_becomes_shorter_is_filled_and_named() {
         let (_data, store, place) = opened();
         std::fs::write(place.join("file"), "x".repeat(1_000_000)).expect("written");
-        let path = FolderPath::default();
+        let path = [FolderPath::default()];
         let tar = ArchiveFormat::Tar;
         let mut archive = store.archive(ID, &path, "data", tar).expect("an archive");
         let mut all = archive.next_piece().expect("read").expect("a piece");

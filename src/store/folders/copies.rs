@@ -23,11 +23,11 @@ use super::staging::{COPY_ENDING, refuse_full_disk};
 use super::{DEFAULT_ACCESS, FolderStore, made_trash, make, refuse_top, removed};
 use crate::trees;
 
-/// Names and bytes of one copy. Higher: a request takes the disk for longer. Lower: larger trees are copied inside sessions
-/// alone.
+/// Names and bytes of what one request copies. Higher: a request takes the disk for longer. Lower: larger trees are copied
+/// inside sessions alone.
 const MAX_COPIED: u64 = 10_000;
 const MAX_COPIED_BYTES: u64 = 1 << 30;
-/// Bytes of the paths of all directories of one copy, old and new. Higher: more memory for each.
+/// Bytes of the paths of all directories of what one request copies, old and new. Higher: more memory for each.
 const MAX_COPIED_PATHS: usize = 16 << 20;
 /// Bytes between two looks at the room there is.
 const PIECE: u64 = 16 << 20;
@@ -44,6 +44,24 @@ struct CopyReplaces<'a> {
     now: Timestamp,
 }
 
+/// What is left of that which one request may copy.
+#[derive(Debug, Clone, Copy)]
+pub struct CopyRoom {
+    names: u64,
+    bytes: u64,
+    paths: usize,
+}
+
+impl Default for CopyRoom {
+    fn default() -> Self {
+        Self {
+            names: MAX_COPIED,
+            bytes: MAX_COPIED_BYTES,
+            paths: MAX_COPIED_PATHS,
+        }
+    }
+}
+
 impl FolderStore {
     /// Copies to a place where nothing is yet. `may` is asked every second, and right before the copy is in its place.
     ///
@@ -56,6 +74,19 @@ impl FolderStore {
         from: &FolderPath,
         to: &FolderPath,
         may: MayCopy<'_>,
+    ) -> Result<(), FolderError> {
+        self.copy_one_of(id, (from, to), may, &mut CopyRoom::default())
+    }
+
+    /// As `copy_entry`, of one of several that share what one request may copy.
+    ///
+    /// Errors: as `copy_entry`.
+    pub fn copy_one_of(
+        &self,
+        id: FolderId,
+        (from, to): (&FolderPath, &FolderPath),
+        may: MayCopy<'_>,
+        room: &mut CopyRoom,
     ) -> Result<(), FolderError> {
         let doing = "copy a file of a folder";
         refuse_top(from)?;
@@ -78,6 +109,7 @@ impl FolderStore {
             (from, to),
             (into.as_fd(), place.as_path()),
             (may, None),
+            room,
         );
         // Empty where the copy is in its place.
         let cleared = trees::remove(&place);
@@ -126,6 +158,7 @@ impl FolderStore {
             (from, to),
             (into.as_fd(), place.as_path()),
             (may, replaces),
+            &mut CopyRoom::default(),
         );
         let cleared = trees::remove(&place);
         made.map_err(|error| found.told(error))?;
@@ -139,6 +172,7 @@ impl FolderStore {
         (from, to): (&FolderPath, &FolderPath),
         (into, place): (BorrowedFd<'_>, &Path),
         (may, replaces): (MayCopy<'_>, Option<CopyReplaces<'_>>),
+        room: &mut CopyRoom,
     ) -> Result<(), FolderError> {
         let doing = "copy a file of a folder";
         let begun = FolderTop::open(place)?;
@@ -151,9 +185,7 @@ impl FolderStore {
             begun: &begun,
             into,
             access: access_of(into),
-            left: MAX_COPIED,
-            bytes_left: MAX_COPIED_BYTES,
-            paths_left: MAX_COPIED_PATHS,
+            room,
             may,
             looked: Instant::now(),
         };
@@ -200,9 +232,7 @@ struct TreeCopy<'a> {
     into: BorrowedFd<'a>,
     /// What that directory gives to what is made in it.
     access: Option<Vec<u8>>,
-    left: u64,
-    bytes_left: u64,
-    paths_left: usize,
+    room: &'a mut CopyRoom,
     may: MayCopy<'a>,
     /// When that was asked last.
     looked: Instant,
@@ -249,7 +279,7 @@ impl TreeCopy<'_> {
         waiting: &mut Vec<(FolderPath, FolderPath)>,
     ) -> Result<bool, FolderError> {
         let doing = "copy a file of a folder";
-        self.left = self.left.checked_sub(1).ok_or_else(too_large)?;
+        self.room.names = self.room.names.checked_sub(1).ok_or_else(too_large)?;
         self.refuse_ended()?;
         let parent = self.top.directory(&from.parent())?;
         let stat = rustix::fs::statat(&parent, from.name(), AtFlags::SYMLINK_NOFOLLOW);
@@ -271,7 +301,8 @@ impl TreeCopy<'_> {
                     set.map_err(|error| fault(doing)(error.into()))?;
                 }
                 let paths = from.as_bytes().len() + to.as_bytes().len();
-                self.paths_left = self.paths_left.checked_sub(paths).ok_or_else(too_large)?;
+                let left = self.room.paths.checked_sub(paths);
+                self.room.paths = left.ok_or_else(too_large)?;
                 waiting.push((from.clone(), to.clone()));
             }
             FileType::Symlink => {
@@ -316,19 +347,19 @@ impl TreeCopy<'_> {
     fn file(&mut self, from: &File, to: &File) -> Result<(), FolderError> {
         let doing = "copy a file of a folder";
         let size = from.metadata().map_err(fault(doing))?.len();
-        if size > self.bytes_left {
+        if size > self.room.bytes {
             return Err(too_large());
         }
         let mut done = 0;
         loop {
             self.refuse_ended()?;
-            let piece = PIECE.min(self.bytes_left);
+            let piece = PIECE.min(self.room.bytes);
             let expected = piece.min(size.saturating_sub(done));
             self.found.refuse_beyond_limit(expected.max(1))?;
             refuse_full_disk(self.disk, expected)?;
             let (mut part, mut into) = (from.take(piece), to);
             let copied = io::copy(&mut part, &mut into).map_err(fault(doing))?;
-            self.bytes_left -= copied.min(self.bytes_left);
+            self.room.bytes -= copied.min(self.room.bytes);
             self.found.note_written(copied);
             done += copied;
             if copied < PIECE {
@@ -413,5 +444,29 @@ mod tests {
         assert!(!place.join("e").exists());
         let staging = place.with_file_name("staging");
         assert_eq!(fs::read_dir(staging).expect("there").count(), 0);
+    }
+
+    #[test]
+    fn several_share_what_one_request_may_copy() {
+        let data = tempfile::tempdir().expect("a directory");
+        let store = FolderStore::open(data.path()).expect("a store");
+        store.create(ID, false, None).expect("made");
+        let place = mounted_directory(data.path(), ID);
+        let path = |text: &str| FolderPath::parse(text).expect(text);
+        fs::write(place.join("a"), "four").expect("written");
+        let mut room = CopyRoom {
+            names: 3,
+            bytes: 9,
+            paths: 0,
+        };
+        let mut copy = |to: &str| {
+            let (from, to) = (path("a"), path(to));
+            store.copy_one_of(ID, (&from, &to), &|| Ok(()), &mut room)
+        };
+        copy("b").expect("copied");
+        copy("c").expect("copied");
+        let over = copy("d").expect_err("more bytes than are left");
+        assert_eq!(over.code(), Some("folder.copy-too-large"));
+        assert!(place.join("c").exists() && !place.join("d").exists());
     }
 }

@@ -27,7 +27,8 @@ use uuid::Uuid;
 use super::beneath::{give, sync};
 use super::failure::{FolderError, failed, fault};
 use super::found::FoundFolder;
-use super::{FolderStore, make};
+use super::versions::{TextVersion, WrittenText, check_version};
+use super::{FolderStore, files, listing, make};
 use crate::trees;
 
 /// Bytes of one file that is uploaded.
@@ -58,6 +59,9 @@ pub struct DeclaredFile {
     pub bytes: Option<u64>,
     /// It takes the place of a file that is there by then.
     pub overwrite: bool,
+    /// It takes the place of that version alone; None: of any, as `overwrite` says.
+    #[serde(default)]
+    pub version: Option<TextVersion>,
     /// When its contents were changed last, where that is to be kept.
     pub modified_at: Option<Timestamp>,
     /// Who sends it; None for one that was begun by an older version.
@@ -275,6 +279,9 @@ impl FolderStore {
         now: Timestamp,
     ) -> Result<StagedFile, FolderError> {
         path.check_new()?;
+        if let Some(version) = &declared.version {
+            check_version(&self.place_of(id)?.top()?, path, version)?;
+        }
         let bytes = declared.bytes.unwrap_or(0);
         if bytes > MAX_FILE_BYTES {
             return Err(refusals::upload_too_large(bytes, MAX_FILE_BYTES).into());
@@ -408,9 +415,20 @@ impl FolderStore {
     /// Puts a file that is whole in its place, with the directories above it, and forgets the upload. Does nothing and gives
     /// false where bytes are still to come.
     ///
-    /// Errors: `upload.not-found`, `upload.busy`; `folder.entry-exists`, `folder.entry-link`, `quota.exceeded`, `disk.full`: then
-    /// the upload stays, to be finished once more.
+    /// Errors: `upload.not-found`, `upload.busy`; `folder.entry-exists`, `folder.file-stale`, `folder.entry-link`,
+    /// `quota.exceeded`, `disk.full`: then the upload stays, to be finished once more.
     pub fn place(&self, id: FolderId, upload: Uuid) -> Result<bool, FolderError> {
+        Ok(self.place_told(id, upload)?.is_some())
+    }
+
+    /// As `place`; gives what the file system tells of the file in its place, None where bytes are still to come.
+    ///
+    /// Errors: as `place`.
+    pub fn place_told(
+        &self,
+        id: FolderId,
+        upload: Uuid,
+    ) -> Result<Option<WrittenText>, FolderError> {
         let doing = "put an uploaded file in its place";
         let _permit = self.busy.enter(upload)?;
         let found = self.place_of(id)?;
@@ -418,12 +436,18 @@ impl FolderStore {
         let staged = under_way(&found, upload)?;
         let declared = &staged.declared;
         if declared.bytes.is_some_and(|bytes| bytes != staged.offset) {
-            return Ok(false);
+            return Ok(None);
         }
         let path = FolderPath::parse(&declared.path)?;
+        // Of two that mean one version, the second is refused; of two new ones by the rename itself.
+        let _turn = match &declared.version {
+            Some(TextVersion::Known(_) | TextVersion::Any) => Some(self.texts.enter(id, &path)?),
+            Some(TextVersion::New) | None => None,
+        };
         let place = found.staging();
         let part = place.join(part_name(upload));
-        let parent = found.top()?.made(&path.parent()).map_err(full)?;
+        let top = found.top()?;
+        let parent = top.made(&path.parent()).map_err(full)?;
         let file = OpenOptions::new().write(true).open(&part);
         let file = file.map_err(fault(doing))?;
         give(parent.as_fd(), file.as_fd(), false).map_err(fault(doing))?;
@@ -441,6 +465,10 @@ impl FolderStore {
             let _ = file.set_modified(UNIX_EPOCH + Duration::from_millis(millis));
         }
         file.sync_all().map_err(fault(doing)).map_err(full)?;
+        if let Some(version) = &declared.version {
+            // Right before: sessions write meanwhile.
+            check_version(&top, &path, version)?;
+        }
         let flags = match declared.overwrite {
             true => RenameFlags::empty(),
             false => RenameFlags::NOREPLACE,
@@ -449,8 +477,12 @@ impl FolderStore {
         moved.map_err(failed(doing, &path)).map_err(full)?;
         sync(parent.as_fd()).map_err(fault(doing))?;
         forget(&place, upload).map_err(fault(doing))?;
+        let stat = rustix::fs::fstat(&file).map_err(|error| fault(doing)(error.into()))?;
         self.finished.keep(id, staged);
-        Ok(true)
+        Ok(Some(WrittenText {
+            tag: files::tag_of(&stat),
+            modified_at: listing::changed_at(&stat),
+        }))
     }
 
     /// Forgets a file on its way.
@@ -674,6 +706,7 @@ mod tests {
             path: path.to_owned(),
             bytes: Some(bytes),
             overwrite: false,
+            version: None,
             modified_at: None,
             by: None,
         }
@@ -824,6 +857,40 @@ mod tests {
         let upload = begun(&store, "out/file", 1);
         sent(&store, upload, 0, b"x", None).expect("sent");
         assert_eq!(code(store.place(ID, upload)), "folder.entry-link");
+    }
+
+    #[test]
+    fn a_file_takes_the_place_of_the_version_that_its_sender_means() {
+        let (_data, store, place) = opened();
+        let path = FolderPath::parse("file").expect("a path");
+        let meant = |version: TextVersion| DeclaredFile {
+            bytes: None,
+            overwrite: version != TextVersion::New,
+            version: Some(version),
+            ..declared("file", 0)
+        };
+        let put = |version: TextVersion, text: &str| {
+            let upload = store.stage(ID, &path, meant(version), NOW)?.id;
+            sent(&store, upload, 0, text.as_bytes(), None)?;
+            store.place_told(ID, upload)
+        };
+        assert_eq!(code(put(TextVersion::Any, "x")), "folder.entry-not-found");
+        let made = put(TextVersion::New, "one").expect("made").expect("placed");
+        assert_eq!(code(put(TextVersion::New, "x")), "folder.entry-exists");
+        assert_eq!(store.file(ID, &path).expect("there").tag, made.tag);
+        let known = TextVersion::Known(made.tag);
+        // A session writes between its declaration and its last byte.
+        let late = store.stage(ID, &path, meant(known.clone()), NOW);
+        let late = late.expect("begun").id;
+        sent(&store, late, 0, b"late", None).expect("sent");
+        fs::write(place.join("file"), "of a session").expect("written");
+        assert_eq!(code(store.place(ID, late)), "folder.file-stale");
+        assert_eq!(code(put(known, "x")), "folder.file-stale");
+        let read = || fs::read_to_string(place.join("file")).expect("there");
+        assert_eq!(read(), "of a session");
+        let written = put(TextVersion::Any, "two").expect("put").expect("placed");
+        assert_eq!(store.file(ID, &path).expect("there").tag, written.tag);
+        assert_eq!(read(), "two");
     }
 
     #[test]

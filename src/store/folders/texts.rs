@@ -1,87 +1,24 @@
 //! Writes small files of a folder whole: a new one, or one in the place of the version that its writer has seen. What is written
 //! lies beside the folder's files until it is whole; one rename puts it in its place.
 
-use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
 use std::io::Write as _;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::os::unix::fs::{PermissionsExt as _, fchown};
 
 use rules::folder_path::{FolderPath, MAX_FOLDER_TEXT};
 use rules::names::FolderId;
 use rules::refusals;
-use rules::units::Timestamp;
 use rustix::fs::{CWD, RenameFlags};
 use uuid::Uuid;
 
-use super::beneath::{FolderTop, give, sync};
-use super::failure::{FolderError, failed, fault, named};
+use super::beneath::{give, sync};
+use super::failure::{FolderError, failed, fault};
 use super::files;
 use super::listing::changed_at;
 use super::staging::{new_file, refuse_full_disk};
+use super::versions::{TextVersion, WrittenText, owner_of};
 use super::{FolderStore, make};
-
-/// Which file a text takes the place of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TextVersion {
-    /// None: nothing has this name yet.
-    New,
-    /// The one with this tag.
-    Known(String),
-    /// Any that is there.
-    Any,
-}
-
-/// A text that was written, as the file system tells of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WrittenText {
-    /// As of `FolderFile`.
-    pub tag: String,
-    pub modified_at: Timestamp,
-}
-
-/// Files whose text is written right now: of two writers that saw one version, the second is refused.
-#[derive(Debug, Default)]
-pub(super) struct TextsUnderWay(Mutex<BTreeSet<(FolderId, FolderPath)>>);
-
-impl TextsUnderWay {
-    /// Errors: `folder.file-stale` where another one writes it.
-    fn enter(&self, id: FolderId, path: &FolderPath) -> Result<TextTurn<'_>, FolderError> {
-        let of = (id, path.clone());
-        match self.all().insert(of.clone()) {
-            true => Ok(TextTurn { all: self, of }),
-            false => Err(refusals::folder_file_stale(named(path)).into()),
-        }
-    }
-
-    fn all(&self) -> MutexGuard<'_, BTreeSet<(FolderId, FolderPath)>> {
-        // Changed in one step each.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// One of them; it ends when this is dropped.
-struct TextTurn<'a> {
-    all: &'a TextsUnderWay,
-    of: (FolderId, FolderPath),
-}
-
-impl Drop for TextTurn<'_> {
-    fn drop(&mut self) {
-        self.all.all().remove(&self.of);
-    }
-}
-
-/// What a file that is replaced hands to the new one.
-#[derive(Debug, Clone, Copy)]
-struct FileOwner {
-    mode: u32,
-    user: u32,
-    group: u32,
-    /// Bytes of what is replaced.
-    size: u64,
-}
 
 impl FolderStore {
     /// Writes a file whole.
@@ -161,35 +98,10 @@ impl FolderStore {
     }
 }
 
-/// Whose the file is that is replaced, where it is the version that is meant; None for a new one.
-fn owner_of(
-    top: &FolderTop,
-    path: &FolderPath,
-    version: &TextVersion,
-) -> Result<Option<FileOwner>, FolderError> {
-    let known = match version {
-        TextVersion::New => return Ok(None),
-        TextVersion::Known(tag) => Some(tag),
-        TextVersion::Any => None,
-    };
-    let old = files::open(top, path)?;
-    if known.is_some_and(|tag| *tag != old.tag) {
-        return Err(refusals::folder_file_stale(named(path)).into());
-    }
-    let seen = old.file.metadata();
-    let seen = seen.map_err(fault("look at a text of a folder"))?;
-    Ok(Some(FileOwner {
-        mode: seen.permissions().mode() & 0o777,
-        user: seen.uid(),
-        group: seen.gid(),
-        size: seen.len(),
-    }))
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{MetadataExt as _, symlink};
 
     use super::*;
     use crate::folders::mounted_directory;

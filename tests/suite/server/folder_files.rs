@@ -165,6 +165,154 @@ async fn a_file_comes_back_as_it_was_sent_whole_and_in_parts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_may_be_begun_with_its_first_piece() {
+    let the_box = TheBox::open().await;
+    let folder = folder(&the_box).await;
+    let path = format!("{folder}/uploads");
+    let abilities = tus(&the_box, "OPTIONS", &path, &[], "").await;
+    let mut extensions = abilities.header("tus-extension").split(',');
+    assert!(extensions.any(|one| one == "creation-with-upload"));
+    assert_eq!(abilities.header("tus-max-size"), (1_u64 << 40).to_string());
+    let begin = async |name: &str, size: &str, checksum: &str, body: &'static str| {
+        let words = format!("filename {}", base64(name));
+        let mut request = TheBox::request(&the_box.mina, "POST", &path)
+            .header("tus-resumable", "1.0.0")
+            .header("content-type", "application/offset+octet-stream")
+            .header("upload-length", size)
+            .header("upload-metadata", words);
+        if !checksum.is_empty() {
+            request = request.header("upload-checksum", checksum);
+        }
+        let request = request.body(Body::from(body)).expect("a request");
+        the_box.send(request).await
+    };
+    let whole = begin("whole", "4", "", "text").await;
+    assert_eq!(whole.status, 201, "{}", whole.short());
+    assert_eq!(whole.header("upload-offset"), "4");
+    let read = get(&the_box, &format!("{folder}/files?path=whole"), &[]).await;
+    assert_eq!(read.bytes, b"text");
+    let half = begin("half", "6", "", "abc").await;
+    assert_eq!(
+        (half.status.as_u16(), half.header("upload-offset")),
+        (201, "3")
+    );
+    let place = half.header("location").to_owned();
+    let rest = tus(&the_box, "PATCH", &place, &[("upload-offset", "3")], "def").await;
+    assert_eq!(rest.status, 204, "{}", rest.short());
+    let empty = begin("empty", "0", "", "").await;
+    assert_eq!(
+        (empty.status.as_u16(), empty.header("upload-offset")),
+        (201, "0")
+    );
+    // What is refused leaves nothing behind of which its sender knows no place.
+    let longer = begin("longer", "3", "", "four").await;
+    assert_eq!(longer.short(), "413 upload.too-large");
+    let wrong = begin("wrong", "4", "crc32 AAAAAA==", "text").await;
+    assert_eq!(wrong.short(), "460 upload.checksum-mismatch");
+    let left = get(&the_box, &path, &[]).await.json();
+    assert_eq!(left["items"].as_array().map(Vec::len), Some(0), "{left}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_is_put_whole_in_the_place_of_the_version_that_is_meant() {
+    let the_box = TheBox::open().await;
+    let folder = folder(&the_box).await;
+    let put = async |path: &str, headers: &[(&str, &str)], body: &'static str| {
+        let path = format!("{folder}/files?path={path}");
+        let mut request = TheBox::request(&the_box.mina, "PUT", &path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::from(body)).expect("a request");
+        the_box.send(request).await
+    };
+    let new = ("if-none-match", "*");
+    let made = put("deep/a", &[new], "one").await;
+    assert_eq!(made.status, 201, "{}", made.short());
+    assert_eq!(made.json()["path"], "deep/a");
+    let first = made.header("etag").to_owned();
+    let read = get(&the_box, &format!("{folder}/files?path=deep/a"), &[]).await;
+    assert_eq!(
+        (read.bytes.as_slice(), read.header("etag")),
+        (&b"one"[..], first.as_str())
+    );
+    let written = put("deep/a", &[("if-match", &first)], "two").await;
+    assert_eq!(written.status, 200, "{}", written.short());
+    // That of no bytes at all.
+    let other = "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:";
+    for (path, headers, body, expected) in [
+        ("deep/a", &[new][..], "x", "409 folder.entry-exists"),
+        (
+            "deep/a",
+            &[("if-match", first.as_str())],
+            "x",
+            "412 folder.file-stale",
+        ),
+        ("deep/a", &[], "x", "428 if-match.missing"),
+        (
+            "none",
+            &[("if-match", "*")],
+            "x",
+            "404 folder.entry-not-found",
+        ),
+        ("..", &[new], "x", "422 folder.path-invalid"),
+        ("", &[new], "x", "422 folder.new-name-invalid"),
+        (
+            "b",
+            &[new, ("content-digest", "md5=:AAAA:")],
+            "x",
+            "400 upload.checksum-unknown",
+        ),
+        (
+            "b",
+            &[new, ("content-digest", other)],
+            "x",
+            "422 upload.checksum-mismatch",
+        ),
+        (
+            "b",
+            &[new, ("content-length", "67108865")],
+            "",
+            "413 upload.too-large",
+        ),
+    ] {
+        let refused = put(path, headers, body).await;
+        assert_eq!(refused.short(), expected, "{path} {headers:?}");
+    }
+    let uploads = get(&the_box, &format!("{folder}/uploads"), &[])
+        .await
+        .json();
+    assert_eq!(
+        uploads["items"].as_array().map(Vec::len),
+        Some(0),
+        "{uploads}"
+    );
+    let path = format!("{folder}/files?path=deep/a");
+    let read = get(&the_box, &path, &[]).await;
+    assert_eq!(read.bytes, b"two");
+    let sum = get(&the_box, &format!("{path}&sha256=true"), &[])
+        .await
+        .json();
+    let digest: [u8; 32] = Sha256::digest(b"two").into();
+    let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(
+        sum,
+        json!({"sha256": digits, "size": 3, "etag": read.header("etag")})
+    );
+    use base64::Engine as _;
+    let digest: [u8; 32] = Sha256::digest(b"three").into();
+    let said = base64::engine::general_purpose::STANDARD.encode(digest);
+    let said = format!("sha-256=:{said}:");
+    let known = read.header("etag").to_owned();
+    let headers = [
+        ("if-match", known.as_str()),
+        ("content-digest", said.as_str()),
+    ];
+    let written = put("deep/a", &headers, "three").await;
+    assert_eq!(written.status, 200, "{}", written.short());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_of_a_user_is_no_page_of_the_console() {
     let the_box = TheBox::open().await;
     let folder = folder(&the_box).await;
@@ -273,6 +421,21 @@ async fn what_is_no_path_and_no_file_is_refused_by_name() {
             json!({"from": "", "to": "x"}),
             "422 folder.path-invalid",
         ),
+        (
+            "entries/move",
+            json!({"paths": [], "to": ""}),
+            "422 folder.paths",
+        ),
+        (
+            "entries/move",
+            json!({"paths": ["file", "none"], "to": ""}),
+            "409 folder.entry-exists",
+        ),
+        (
+            "entries/copy",
+            json!({"paths": ["file"], "to": "none"}),
+            "404 folder.entry-not-found",
+        ),
         ("remove", json!({"paths": []}), "422 folder.paths"),
         ("remove", json!({"paths": [""]}), "422 folder.path-invalid"),
         (
@@ -320,6 +483,26 @@ async fn a_directory_comes_as_one_archive() {
         "attachment; filename=\"data.zip\""
     );
     assert_eq!(zip.bytes[..4], *b"PK\x03\x04");
+    let path = format!("{folder}/archive?format=tar&path=train/a.txt&path=train/more");
+    let several = get(&the_box, &path, &[]).await;
+    assert_eq!(several.status, 200, "{}", several.short());
+    assert_eq!(
+        several.header("content-disposition"),
+        "attachment; filename=\"data.tar\""
+    );
+    for name in [&b"a.txt\0\0"[..], b"more/b.txt\0\0"] {
+        let mut places = several.bytes.windows(name.len());
+        assert!(places.any(|place| place == name), "{name:?}");
+    }
+    let path = format!("{folder}/archive?format=tar.zst");
+    let packed = get(&the_box, &path, &[]).await;
+    assert_eq!(packed.header("content-type"), "application/zstd");
+    assert_eq!(
+        packed.header("content-disposition"),
+        "attachment; filename=\"data.tar.zst\""
+    );
+    // Where every frame of zstd begins.
+    assert_eq!(packed.bytes[..4], [0x28, 0xb5, 0x2f, 0xfd]);
 }
 
 /// Proves too: `everything_that_a_token_opened_ends_when_it_is_revoked`

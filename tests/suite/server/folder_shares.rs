@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
+use futures_util::StreamExt as _;
 use serde_json::json;
 use tower::ServiceExt as _;
 
 use super::the_box::{As, TheBox};
 
 /// What is promised of rights that end.
-const SOON: Duration = Duration::from_secs(3);
+const SOON: Duration = Duration::from_secs(2);
 
 /// A folder of mina's that is shared with jae: its path, and that of the share.
 async fn shared(the_box: &TheBox, right: &str) -> (String, String) {
@@ -105,4 +106,53 @@ async fn an_upload_into_a_shared_folder_ends_with_the_share() {
         .get(&the_box.mina, &format!("{folder}/entries"))
         .await;
     assert_eq!(listed.json()["items"], json!([]));
+}
+
+/// Proves too: `a_colleague_reads_a_shared_folder_and_does_not_write`
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn downloads_from_a_shared_folder_end_with_the_share() {
+    /// Longer than two seconds at one piece in `PAUSE`.
+    const BYTES: usize = 32 << 20;
+    const PAUSE: Duration = Duration::from_millis(25);
+    let the_box = TheBox::open().await;
+    let (folder, share) = shared(&the_box, "ro").await;
+    let request = TheBox::request(&the_box.mina, "POST", &format!("{folder}/uploads"))
+        .header("tus-resumable", "1.0.0")
+        .header("content-type", "application/offset+octet-stream")
+        .header("upload-length", BYTES.to_string())
+        .header("upload-metadata", "filename YQ==")
+        .body(Body::from(vec![7; BYTES]))
+        .expect("a request");
+    let sent = the_box.send(request).await;
+    assert_eq!(sent.status, 201, "{}", sent.short());
+    let mut reading = Vec::new();
+    for path in ["files?path=a", "archive?format=tar", "archive?format=zip"] {
+        let request = TheBox::request(&the_box.jae, "GET", &format!("{folder}/{path}"))
+            .body(Body::empty())
+            .expect("a request");
+        let answer = the_box.router.clone().oneshot(request).await;
+        let answer = answer.expect("an answer");
+        assert_eq!(answer.status(), 200, "{path}");
+        let mut body = answer.into_body().into_data_stream();
+        body.next().await.expect("a piece").expect("read");
+        // Read slowly: all of it is not taken before the share ends.
+        let rest = async move {
+            loop {
+                match body.next().await {
+                    Some(Ok(_)) => tokio::time::sleep(PAUSE).await,
+                    Some(Err(_)) => return "broken off",
+                    None => return "whole",
+                }
+            }
+        };
+        reading.push((path, tokio::spawn(rest)));
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    remove(&the_box, &share).await;
+    let end = tokio::time::Instant::now() + SOON;
+    for (path, rest) in reading {
+        let rest = tokio::time::timeout_at(end, rest).await;
+        let rest = rest.unwrap_or_else(|_| panic!("{path} goes on"));
+        assert_eq!(rest.expect("no panic"), "broken off", "{path}");
+    }
 }

@@ -136,6 +136,8 @@ fn body(route: &DocumentedRoute) -> String {
         Some("FolderMove") => json!({"from": "new", "to": "newer"}).to_string(),
         Some("FolderCopy") => json!({"from": "newer", "to": "copy"}).to_string(),
         Some("NewFolderText") => json!({"path": "a.txt", "text": "text"}).to_string(),
+        // None of them: what follows needs the directory where it is.
+        Some("FolderSelection") => json!({"paths": [], "to": ""}).to_string(),
         Some("FolderRemoval") => json!({"paths": ["newer"]}).to_string(),
         Some("RemovedEntries") => {
             json!({"items": ["019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"]}).to_string()
@@ -206,6 +208,9 @@ pub(super) async fn ask(
         request = request
             .header("content-type", "application/json")
             .header("if-match", "*");
+    }
+    if route.operation == "writeFolderFile" {
+        request = request.header("if-match", "*");
     }
     if route.operation == "applyRoster" {
         request = request.header("content-type", "text/csv");

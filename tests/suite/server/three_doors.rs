@@ -398,6 +398,15 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["folder cp -r train x:/"],
     ),
     ("", &["abortFolderUpload", "describeFolderUploads"], &[]),
+    ("", &["writeFolderFile"], &[]),
+    ("GET /folders/{id}/selection", &[], &[]),
+    (
+        "POST /folders/{id}/selection",
+        &["moveFolderEntries", "copyFolderEntries"],
+        &[],
+    ),
+    ("GET /folders/{id}/selection/zip", &[], &[]),
+    ("POST /folders/{id}/removed/undo", &[], &[]),
     (
         "POST /sessions/new",
         &["launch"],
@@ -1349,6 +1358,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/courses.rs"),
         include_str!("../../../src/doors/pages/folders.rs"),
         include_str!("../../../src/doors/pages/folder_files.rs"),
+        include_str!("../../../src/doors/pages/folder_selection.rs"),
         include_str!("../../../src/doors/pages/folder_browsing.rs"),
         include_str!("../../../src/doors/pages/volumes.rs"),
         include_str!("../../../src/doors/pages/folder_owners.rs"),

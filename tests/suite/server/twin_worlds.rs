@@ -25,7 +25,7 @@ use super::the_box::{As, PASSWORD, TheBox};
 const WORDS: [&str; 2] = ["zanzibar", "kookaburra"];
 
 /// Pages that list or show what belongs to somebody. `WORD` and the ids of the other domain are put in.
-const PAGES: [&str; 70] = [
+const PAGES: [&str; 71] = [
     "/",
     "/sessions",
     "/sessions?q=WORD",
@@ -81,6 +81,7 @@ const PAGES: [&str; 70] = [
     "/folders/FOLDER/snapshots/1",
     "/folders/FOLDER/entry?path=WORD",
     "/folders/FOLDER/remove?path=WORD",
+    "/folders/FOLDER/selection?id=WORD",
     "/presets",
     "/presets?q=WORD",
     "/groups",

@@ -49,6 +49,7 @@ if (location.search.includes("notice=")) {
   const address = new URL(location.href);
   address.searchParams.delete("notice");
   address.searchParams.delete("of");
+  address.searchParams.delete("undo");
   history.replaceState(null, "", address);
 }
 

@@ -20,15 +20,18 @@ function place(opener) {
   dialog.style.top = `${Math.max(edge, below <= low ? below : above >= edge ? above : low)}px`;
 }
 
-async function open(address, opener) {
+/** Opens the answer of an address, at `opener` where it is a menu; `body` is what a form sends that is too long for one. */
+export async function open(address, opener, body) {
   let answer;
   try {
-    answer = await fetch(address, { headers: { "HX-Request": "true" } });
+    answer = await fetch(address, { headers: { "HX-Request": "true" }, ...(body && { method: "POST", body }) });
   } catch {
     return; // The line above says that the server is not reached.
   }
   if (!answer.ok || answer.redirected) {
-    location.href = address;
+    // Of what is sent there is no address to look at; the page itself says what became of it.
+    if (body) location.reload();
+    else location.href = address;
     return;
   }
   const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -58,8 +61,11 @@ export function attach() {
   });
   document.addEventListener("submit", (event) => {
     const form = event.target;
-    if (!form.matches("form[data-dialog]")) return;
+    // A button with an address of its own leads there as it is.
+    if (!form.matches("form[data-dialog]") || event.submitter?.hasAttribute("formaction")) return;
     event.preventDefault();
-    open(`${form.action}?${new URLSearchParams(new FormData(form, event.submitter))}`);
+    const said = new URLSearchParams(new FormData(form, event.submitter));
+    if (form.method === "post") open(form.action, null, said);
+    else open(`${form.action}?${said}`);
   });
 }

@@ -535,6 +535,11 @@ fn all() -> Vec<(&'static str, Value)> {
         ("/NewFolderText/properties/path", in_folder()),
         ("/NewFolderText/properties/text", json!({"pattern": NO_NUL})),
         ("/FolderRemoval/properties/paths/items", in_folder()),
+        ("/FolderSelection/properties/paths/items", in_folder()),
+        (
+            "/FolderSelection/properties/to",
+            json!({"pattern": below_folder()}),
+        ),
         (
             "/RemovedEntries/properties/items/items",
             json!({"format": "uuid"}),
@@ -826,11 +831,15 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "since" | "Upload-Offset" => json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
         "Idempotency-Key" => json!({"type": "string", "pattern": "^[!-~]{1,200}$"}),
         // Of a file it names what the file system tells of it.
-        "If-Match" if path.ends_with("/text") => json!({
+        "If-Match" if path.ends_with("/text") || path.ends_with("/files") => json!({
             "type": "string",
             "anyOf": [{"enum": ["*"]}, {"pattern": r#"^"[0-9a-f.-]{1,120}"$"#}],
         }),
-        "fresh" => json!({"type": "boolean"}),
+        "fresh" | "sha256" => json!({"type": "boolean"}),
+        "If-None-Match" => json!({"type": "string", "enum": ["*"]}),
+        "Content-Digest" => json!({"type": "string", "examples": [
+            "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:",
+        ]}),
         // The star by itself: of a pattern that has quotes in it generators of requests make no header.
         "If-Match" => json!({
             "type": "string",
@@ -842,7 +851,7 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         }
         "Upload-Metadata" => json!({"type": "string", "examples": ["filename YS50eHQ="]}),
         "path" => json!({"type": "string", "pattern": below_folder()}),
-        "format" => json!({"type": "string", "enum": ["", "zip", "tar"]}),
+        "format" => json!({"type": "string", "enum": ["", "zip", "tar", "tar.zst"]}),
         "Upload-Length" => json!({"type": "integer", "minimum": 1, "maximum": 512_u64 << 30}),
         "topics" => json!({"type": "string", "pattern": TOPICS}),
         _ => json!({"type": "string"}),

@@ -2144,25 +2144,43 @@ pub const ROUTES: &[DocumentedRoute] = &[
         tag: "folders",
         summary: "Take a file of a folder of yours, or with Range a part of it",
         needs: WRITE,
-        query: &[("path", "the file, from the top of the folder")],
-        answer: SuccessReply::File(&["application/octet-stream"]),
+        query: &[
+            ("path", "the file, from the top of the folder"),
+            (
+                "sha256",
+                "true: answer with its SHA-256 as JSON, not with its bytes",
+            ),
+        ],
+        answer: SuccessReply::File(&["application/octet-stream", "application/json"]),
         refusals: &[400, 404, 409, 416, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/folders/{id}/files",
+        operation: "writeFolderFile",
+        tag: "folders",
+        summary: "Write a file of at most 64 MiB whole, a new one (If-None-Match: *) or in the place of the version that you read (If-Match)",
+        needs: WRITE,
+        query: &[("path", "the file, from the top of the folder")],
+        answer: SuccessReply::Schema("WrittenFolderText"),
+        refusals: &[400, 404, 409, 412, 413, 422, 428, 429, 503],
         ..ROUTE
     },
     DocumentedRoute {
         path: "/api/v1/folders/{id}/archive",
         operation: "archiveFolder",
         tag: "folders",
-        summary: "Take a directory of a folder of yours as one file",
+        summary: "Take directories and files of a folder of yours as one file",
         needs: WRITE,
         query: &[
             (
                 "path",
-                "a directory, from the top of the folder; left out: all of it",
+                "a directory or a file, from the top of the folder, up to 1,000 times; left out: all of it",
             ),
-            ("format", "zip or tar; zip when left out"),
+            ("format", "zip, tar or tar.zst; zip when left out"),
         ],
-        answer: SuccessReply::File(&["application/zip", "application/x-tar"]),
+        answer: SuccessReply::File(&["application/zip", "application/x-tar", "application/zstd"]),
         refusals: &[400, 404, 409, 422, 429, 503],
         ..ROUTE
     },
@@ -2189,6 +2207,32 @@ pub const ROUTES: &[DocumentedRoute] = &[
         body: Some("FolderMove"),
         answer: SuccessReply::Schema("FolderEntry"),
         refusals: &[400, 404, 409, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/entries/move",
+        operation: "moveFolderEntries",
+        tag: "folders",
+        summary: "Move files and directories of a folder of yours into one of its directories; all are looked at before the first is moved",
+        needs: WRITE,
+        body: Some("FolderSelection"),
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[400, 404, 409, 422, 429, 503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/entries/copy",
+        operation: "copyFolderEntries",
+        tag: "folders",
+        summary: "Copy files and directories of a folder of yours into one of its directories; all are looked at before the first is copied",
+        needs: WRITE,
+        body: Some("FolderSelection"),
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[400, 404, 409, 413, 422, 429, 503],
         ..ROUTE
     },
     DocumentedRoute {
@@ -2366,11 +2410,11 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/folders/{id}/uploads",
         operation: "createFolderUpload",
         tag: "folders",
-        summary: "Begin a file of a folder of yours (tus 1.0.0)",
+        summary: "Begin a file of a folder of yours (tus 1.0.0); the body, where there is one, is its first piece",
         needs: WRITE,
         status: 201,
         answer: SuccessReply::Schema("FolderUpload"),
-        refusals: &[400, 404, 409, 412, 413, 422, 429, 503],
+        refusals: &[400, 404, 409, 412, 413, 422, 429, 460, 503],
         ..ROUTE
     },
     DocumentedRoute {

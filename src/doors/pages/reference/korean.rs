@@ -218,13 +218,25 @@ const SUMMARIES: &[(&str, &str)] = &[
         "자기 폴더의 파일을 내려받습니다. Range로 일부만 받을 수 있습니다",
     ),
     (
+        "writeFolderFile",
+        "64 MiB까지의 파일을 한 번에 씁니다. 새 파일(If-None-Match: *)이거나 읽은 버전을 변경합니다(If-Match)",
+    ),
+    (
         "archiveFolder",
-        "자기 폴더의 디렉터리를 파일 하나로 내려받습니다",
+        "자기 폴더의 디렉터리와 파일을 파일 하나로 내려받습니다",
     ),
     ("makeFolderDirectory", "자기 폴더에 디렉터리를 만듭니다"),
     (
         "moveFolderEntry",
         "자기 폴더의 파일이나 디렉터리의 이름과 위치를 바꿉니다",
+    ),
+    (
+        "moveFolderEntries",
+        "자기 폴더의 파일과 디렉터리를 한 디렉터리로 옮깁니다. 옮기기 전에 모두 확인합니다",
+    ),
+    (
+        "copyFolderEntries",
+        "자기 폴더의 파일과 디렉터리를 한 디렉터리로 복사합니다. 복사하기 전에 모두 확인합니다",
     ),
     (
         "removeFolderEntries",
@@ -277,7 +289,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     (
         "createFolderUpload",
-        "자기 폴더로 파일을 보내기 시작합니다(tus 1.0.0)",
+        "자기 폴더로 파일을 보내기 시작합니다(tus 1.0.0). 본문이 있으면 파일의 첫 부분입니다",
     ),
     (
         "getFolderUpload",
@@ -1006,6 +1018,16 @@ const QUERIES: &[(&str, &str, &str)] = &[
         "폴더의 맨 위에서 시작하는 파일 경로",
     ),
     (
+        "readFolderFile",
+        "sha256",
+        "true이면 파일 대신 SHA-256을 JSON으로 받습니다",
+    ),
+    (
+        "writeFolderFile",
+        "path",
+        "폴더의 맨 위에서 시작하는 파일 경로",
+    ),
+    (
         "searchFolder",
         "path",
         "폴더의 맨 위에서 시작하는 디렉터리. 없으면 맨 위",
@@ -1031,9 +1053,9 @@ const QUERIES: &[(&str, &str, &str)] = &[
     (
         "archiveFolder",
         "path",
-        "폴더의 맨 위에서 시작하는 디렉터리. 없으면 전체",
+        "폴더의 맨 위에서 시작하는 디렉터리나 파일. 1,000번까지 적습니다. 없으면 전체",
     ),
-    ("archiveFolder", "format", "zip 또는 tar. 없으면 zip"),
+    ("archiveFolder", "format", "zip, tar, tar.zst. 없으면 zip"),
     ("listLimits", "user", "이름이나 ID. 없으면 나"),
     (
         "listLimits",

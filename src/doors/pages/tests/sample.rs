@@ -30,6 +30,7 @@ use super::super::folder_files::{
     NotebookRow, PathCrumb, RemovedFileRow, SortLink,
 };
 use super::super::folder_owners::{FolderOwnerPage, FolderTransferRow};
+use super::super::folder_selection::FolderSelectionPage;
 use super::super::folder_shares::{FolderSessionRow, FolderShareRow, FolderSharesPage};
 use super::super::folder_snapshots::{
     FolderSnapshotPage, FolderSnapshotRow, FolderSnapshotsPage, SnapshotCount, SnapshotFileRow,
@@ -510,6 +511,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
     for (name, is_empty) in [("folder-files", false), ("folder-files-none", true)] {
         let row = |name: &str, icon: &'static str, kind: &str, download: &str| FolderFileRow {
             name: name.into(),
+            path: format!("train/{name}"),
             href: "/folders/0199f0a3-6c1e-7d40/files?path=train".into(),
             icon,
             kind: kind.into(),
@@ -561,6 +563,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             zip: "/api/v1/folders/0199f0a3-6c1e-7d40/archive?format=zip".into(),
             tar: "/api/v1/folders/0199f0a3-6c1e-7d40/archive?format=tar".into(),
             directory: String::new(),
+            undo: (!is_empty).then_some(1_772_272_800_000),
         };
         all.push((name, page.render()));
     }
@@ -581,6 +584,40 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             writes: true,
             crumbs: crumbs(&[t.folders_title(), "data"]),
             rows: (!is_empty).then_some(row).into_iter().collect(),
+        };
+        all.push((name, page.render()));
+    }
+    for (name, is_rename) in [
+        ("folder-selection", false),
+        ("folder-selection-rename", true),
+    ] {
+        let page = FolderSelectionPage {
+            t,
+            f: layout(t, Nav::Folders, false),
+            title: match is_rename {
+                true => t.folder_selection_rename_title("a.csv"),
+                false => t.folder_selection_move_title(2),
+            },
+            lead: match is_rename {
+                true => String::new(),
+                false => t.folder_selection_to_help().into(),
+            },
+            items: match is_rename {
+                true => Vec::new(),
+                false => vec!["images".into(), "a.csv".into()],
+            },
+            more: match is_rename {
+                true => String::new(),
+                false => t.stop_more(3),
+            },
+            action: "/folders/0199f0a3-6c1e-7d40/selection".into(),
+            fields: vec![("verb", "move".into()), ("id", "train/a.csv".into())],
+            label: t.folder_selection_to().into(),
+            to: "train/images".into(),
+            is_new: true,
+            icon: "folder",
+            go: t.folder_files_move_go().into(),
+            back: "/folders/0199f0a3-6c1e-7d40/files?path=train".into(),
         };
         all.push((name, page.render()));
     }
@@ -1790,6 +1827,7 @@ fn folder_browsing(t: Text, all: &mut Vec<(&'static str, Result<String, askama::
     for (name, is_empty) in [("folder-search", false), ("folder-search-none", true)] {
         let row = FolderFileRow {
             name: "train/a.csv".into(),
+            path: "train/a.csv".into(),
             href: "/folders/0199f0a3-6c1e-7d40/entry?path=train/a.csv".into(),
             icon: "scroll-text",
             kind: t.folder_files_file().into(),

@@ -930,6 +930,73 @@ async fn files_of_a_folder_are_made_moved_and_removed_by_forms_alone() {
 }
 
 #[tokio::test]
+async fn several_files_of_a_folder_go_and_come_back_by_forms_alone() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    let made = house.post(&cookie, "/folders", &[("name", "data")]).await;
+    assert_eq!(made.status, StatusCode::SEE_OTHER, "{}", made.body);
+    let shown = house.get(&cookie, "/folders").await.body;
+    let after = shown.split("href=\"/folders/").nth(1).expect("a link");
+    let id = after.split('/').next().unwrap_or_default().to_owned();
+    for name in ["a", "b", "into"] {
+        let form = [("path", ""), ("name", name)];
+        let place = format!("/folders/{id}/mkdir");
+        let made = house.post(&cookie, &place, &form).await;
+        assert_eq!(made.status, StatusCode::SEE_OTHER, "{name}");
+    }
+    let place = format!("/folders/{id}/selection");
+    let asked = format!("{place}?verb=move&path=&id=a&id=b");
+    let question = house.get(&cookie, &asked).await.body;
+    assert!(question.contains("Entries to move: 2"), "{question}");
+    assert!(question.contains("name=\"id\" value=\"b\""), "{question}");
+    let faults = lint::page(&question);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let asked = [("ask", "1"), ("verb", "move"), ("id", "a"), ("id", "b")];
+    let question = house.post(&cookie, &place, &asked).await;
+    assert_eq!(question.status, StatusCode::OK);
+    assert!(question.body.contains("Entries to move: 2"));
+    let form = |to| {
+        let chosen = [("verb", "move"), ("path", ""), ("id", "a"), ("id", "b")];
+        [&chosen[..], &[("to", to)]].concat()
+    };
+    let refused = house.post(&cookie, &place, &form("none")).await;
+    assert_eq!(refused.status, StatusCode::NOT_FOUND, "{}", refused.body);
+    assert!(refused.body.contains("id=\"fault-to\""), "{}", refused.body);
+    let faults = lint::page(&refused.body);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let moved = house.post(&cookie, &place, &form("into")).await;
+    assert_eq!(moved.status, StatusCode::SEE_OTHER, "{}", moved.body);
+    let removal = [("path", "into"), ("id", "into/a"), ("id", "into/b")];
+    let asked = format!("{place}?verb=remove&path=into&id=into/a&id=into/b");
+    let question = house.get(&cookie, &asked).await.body;
+    assert!(question.contains("Delete 2 entries?"), "{question}");
+    let removed = house.post(&cookie, &place, &removal).await;
+    assert_eq!(removed.status, StatusCode::SEE_OTHER, "{}", removed.body);
+    let shown = house.get(&cookie, &removed.location).await.body;
+    let at = shown
+        .split("name=\"at\" value=\"")
+        .nth(1)
+        .expect("a way back");
+    let at = at.split('"').next().unwrap_or_default().to_owned();
+    let faults = lint::page(&shown);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let undo = format!("/folders/{id}/removed/undo");
+    let form = [("path", "into"), ("at", at.as_str())];
+    let back = house.post(&cookie, &undo, &form).await;
+    assert_eq!(back.status, StatusCode::SEE_OTHER, "{}", back.body);
+    let shown = house.get(&cookie, &back.location).await.body;
+    assert!(shown.contains("value=\"into/b\""), "{shown}");
+    let again = house.post(&cookie, &undo, &form).await;
+    assert_eq!(again.status, StatusCode::NOT_FOUND);
+    let asked = format!("{place}/zip?path=into&id=into/a&id=into/b");
+    let zip = house.get(&cookie, &asked).await.location;
+    assert_eq!(
+        zip,
+        format!("/api/v1/folders/{id}/archive?format=zip&path=into%2Fa&path=into%2Fb")
+    );
+}
+
+#[tokio::test]
 async fn apps_of_a_session_that_waits_are_said_to_need_one_that_runs() {
     let house = PagesFixture::open();
     let cookie = house.set_up().await;

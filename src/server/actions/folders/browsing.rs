@@ -13,7 +13,7 @@ use rules::refusals;
 use store::folders::FolderStore;
 use store::folders::failure::FolderError;
 use store::folders::search::{SearchEnd, SearchQuery};
-use store::folders::texts::TextVersion;
+use store::folders::versions::TextVersion;
 
 use super::files::{
     MAX_PAGE_ENTRIES, MAX_WORDS, PAGE, change_files, folder_for, may_still, on_files, parsed,

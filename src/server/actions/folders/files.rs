@@ -20,6 +20,7 @@ use rules::names::{FolderId, VolumeId};
 use rules::permissions::Permission;
 use rules::refusals;
 use rules::units::Timestamp;
+use sha2::{Digest as _, Sha256};
 use store::folders::FolderStore;
 use store::folders::archive::{ArchiveFormat, FolderArchive};
 use store::folders::failure::FolderError;
@@ -48,7 +49,8 @@ pub(super) const PAGE: usize = 200;
 pub(super) const MAX_PAGE_ENTRIES: usize = 500;
 /// Bytes of the words that names are searched for.
 pub(super) const MAX_WORDS: usize = 4096;
-/// Paths that are removed by one request. Higher: a request holds a thread for longer. Lower: programs ask more often.
+/// Paths that one request removes, moves, copies or makes an archive of. Higher: a request holds a thread for longer. Lower:
+/// programs ask more often.
 const MAX_REMOVED_AT_ONCE: usize = 1000;
 /// Bytes of a file that are read to be shown. Higher: pages that take long to draw. Lower: a log shows less of itself.
 const MAX_PREVIEW_BYTES: usize = 256 << 10;
@@ -480,6 +482,39 @@ pub(super) fn download_of(
     }
 }
 
+/// The SHA-256 of a file, in hexadecimal digits. Reads what a download reads, and ends as one does; counts as an archive.
+///
+/// Errors: `folder.too-many-at-once`; `folder.entry-not-found` where the file became shorter; those of a right that ends.
+pub async fn checksum(
+    server: &Server,
+    caller: &Caller,
+    file: &FileDownload,
+) -> Result<String, Failure> {
+    let _place = server.folder_turns().enter_archive(caller.subject.user)?;
+    let mut lease = lease(server, caller, file.folder, FolderVerb::Read);
+    let mut pieces = file.pieces(0, file.size);
+    let mut running = Sha256::new();
+    loop {
+        let piece = tokio::select! {
+            biased;
+            refusal = &mut lease => return Err(refusal.into()),
+            piece = pieces.next() => piece,
+        };
+        match piece {
+            None => break,
+            Some(Ok(bytes)) => running.update(&bytes),
+            Some(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(refusals::folder_entry_not_found(&file.name).into());
+            }
+            Some(Err(error)) => {
+                return Err(ServerFault::new("read a file of a folder", error).into());
+            }
+        }
+    }
+    let digest = running.finalize();
+    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// An archive that is made while it is taken.
 pub struct ArchiveDownload {
     pub folder: FolderId,
@@ -516,19 +551,23 @@ impl ArchiveDownload {
     }
 }
 
-/// A directory with all below it, or one file, as an archive; `format` is `zip` where it is empty.
+/// Directories with all below them, and files, as an archive: all of the folder where none is named; `format` is `zip` where
+/// it is empty.
 ///
-/// Errors: as `list`; `folder.archive-format`, `folder.archive-too-many`; `folder.too-many-at-once`.
+/// Errors: as `list`; `folder.paths`, `folder.archive-format`, `folder.archive-too-many`; `folder.too-many-at-once`.
 pub async fn archive(
     server: &Server,
     caller: &Caller,
     which: &str,
-    path: &str,
+    mut paths: Vec<String>,
     format: &str,
 ) -> Result<ArchiveDownload, Failure> {
     folder_for(server, caller, which, FolderVerb::Read)?;
     let place = server.folder_turns().enter_archive(caller.subject.user)?;
-    let (path, format) = (path.to_owned(), format.to_owned());
+    if paths.is_empty() {
+        paths.push(String::new());
+    }
+    let format = format.to_owned();
     let done = on_files(
         server,
         caller,
@@ -538,14 +577,17 @@ pub async fn archive(
             let (format, ending, kind) = match format.as_str() {
                 "" | "zip" => (ArchiveFormat::Zip, "zip", "application/zip"),
                 "tar" => (ArchiveFormat::Tar, "tar", "application/x-tar"),
+                "tar.zst" => (ArchiveFormat::TarZst, "tar.zst", "application/zstd"),
                 _ => return Err(refusals::folder_archive_format().at("/format").into()),
             };
-            let path = parsed(&path)?;
-            let name = match path.is_top() {
-                true => folder.name.to_string(),
-                false => path.shown_name(),
+            refuse_many(paths.len(), "/path")?;
+            let paths = paths.iter().map(|path| parsed(path));
+            let paths: Vec<FolderPath> = paths.collect::<Result<_, _>>()?;
+            let name = match paths.as_slice() {
+                [path] if !path.is_top() => path.shown_name(),
+                _ => folder.name.to_string(),
             };
-            let archive = store.archive(folder.id, &path, &name, format)?;
+            let archive = store.archive(folder.id, &paths, &name, format)?;
             Ok((format!("{name}.{ending}"), kind, archive))
         },
     );
@@ -599,7 +641,8 @@ pub async fn move_entry(
 }
 
 /// Removes files, links, and directories with all below them: into the trash of the folder, or for good where that is asked
-/// for. All are looked for before the first is removed.
+/// for. All are looked for before the first is removed. Gives the time that those in the trash have, by which
+/// `selection::undo_removal` finds them again.
 ///
 /// Errors: as `list`; `folder.paths`.
 pub async fn remove(
@@ -607,7 +650,7 @@ pub async fn remove(
     caller: &Caller,
     which: &str,
     asked: FolderRemovalBody,
-) -> Result<(), Failure> {
+) -> Result<Timestamp, Failure> {
     let now = server.clock().now();
     let how = |done: &Partly| done.some("remove");
     let done = change_files(server, caller, which, how, move |store, folder| {
@@ -626,22 +669,23 @@ pub async fn remove(
     });
     let (id, done) = done.await?;
     give_back(server, id)?;
-    done.end()
+    done.end()?;
+    Ok(now)
 }
 
 /// How many of several were done, and what ended it before the last one.
-struct Partly {
+pub(super) struct Partly {
     done: usize,
     failure: Option<FolderError>,
 }
 
 impl Partly {
     /// `how`, where any was done.
-    fn some(&self, how: &'static str) -> Option<&'static str> {
+    pub(super) fn some(&self, how: &'static str) -> Option<&'static str> {
         (self.done > 0).then_some(how)
     }
 
-    fn end(self) -> Result<(), Failure> {
+    pub(super) fn end(self) -> Result<(), Failure> {
         match self.failure {
             Some(error) => Err(folder_error(error)),
             None => Ok(()),
@@ -650,7 +694,7 @@ impl Partly {
 }
 
 /// One after the other, until one fails.
-fn each<T>(all: &[T], act: impl Fn(&T) -> Result<(), FolderError>) -> Partly {
+pub(super) fn each<T>(all: &[T], act: impl Fn(&T) -> Result<(), FolderError>) -> Partly {
     let mut done = 0;
     for one in all {
         if let Err(error) = act(one) {
@@ -772,7 +816,7 @@ pub async fn empty_trash(server: &Server, caller: &Caller, which: &str) -> Resul
     give_back(server, done.await?.0)
 }
 
-fn refuse_many(count: usize, field: &str) -> Result<(), FolderError> {
+pub(super) fn refuse_many(count: usize, field: &str) -> Result<(), FolderError> {
     match (1..=MAX_REMOVED_AT_ONCE).contains(&count) {
         true => Ok(()),
         false => Err(refusals::folder_paths(MAX_REMOVED_AT_ONCE).at(field).into()),

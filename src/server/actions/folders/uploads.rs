@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use api::folder_browsing::WrittenFolderTextView;
 use api::folders::FolderUploadView;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +16,10 @@ use rules::names::{FolderId, UploadId, UserId, VolumeId};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::Timestamp;
-use store::folders::staging::{DeclaredFile, PieceChecksum, StagedFile, StagingWriter};
+use store::folders::staging::{
+    DeclaredFile, MAX_FILE_BYTES, PieceChecksum, StagedFile, StagingWriter,
+};
+use store::folders::versions::TextVersion;
 
 use super::files::{change_files, folder_for, give_back, on_files};
 use crate::access::Caller;
@@ -23,6 +27,8 @@ use crate::actions::volumes::{apart, on_volume, place_on};
 use crate::appliance::lazy_stores::folder_error;
 use crate::{Failure, Server, ServerFault};
 
+/// Bytes of one file that is uploaded.
+pub const MAX_UPLOADED_BYTES: u64 = MAX_FILE_BYTES;
 /// Files that one user has on their way at once, over all folders. Higher: each takes a place in a list that is read for
 /// every new one. Lower: a user who sends a tree from several machines is refused.
 const MAX_FOLDER_UPLOADS: usize = 256;
@@ -31,6 +37,27 @@ const MAX_GUEST_UPLOADS: usize = 64;
 /// The same of all such users of a folder together. Its owner's own count apart, so that none of theirs keeps the
 /// owner from a new one. Higher: lists of one folder are longer. Lower: a class that hands in at once waits.
 const MAX_GUESTS_UPLOADS: usize = 192;
+
+/// Which file a new one takes the place of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FileVersion {
+    /// None: nothing has its name yet.
+    New,
+    /// The one with this tag, without quotes.
+    Known(String),
+    /// Any that is there.
+    Any,
+}
+
+impl FileVersion {
+    fn stored(&self) -> TextVersion {
+        match self {
+            Self::New => TextVersion::New,
+            Self::Known(tag) => TextVersion::Known(tag.clone()),
+            Self::Any => TextVersion::Any,
+        }
+    }
+}
 
 /// A file that is to come.
 #[derive(Debug, Clone, Default)]
@@ -43,8 +70,17 @@ pub struct NewFolderFile {
     pub bytes: Option<u64>,
     /// It takes the place of a file that is there.
     pub overwrite: bool,
+    /// It takes the place of that version alone; None: of any, as `overwrite` says.
+    pub version: Option<FileVersion>,
     /// When its contents were changed last, where that is to be kept.
     pub modified_at: Option<Timestamp>,
+}
+
+/// Refuses who may not change the files of a folder.
+///
+/// Errors: `folder.not-found`, `folder.files-own`, `folder.right-missing`, `folder.in-trash`, `folder.purging`.
+pub fn check(server: &Server, caller: &Caller, which: &str) -> Result<(), Failure> {
+    folder_for(server, caller, which, FolderVerb::Write).map(|_| ())
 }
 
 /// Begins a file. An empty one is in its place at once.
@@ -102,6 +138,7 @@ pub async fn create(
             path: path.to_string(),
             bytes: asked.bytes,
             overwrite: asked.overwrite,
+            version: asked.version.as_ref().map(FileVersion::stored),
             modified_at: asked.modified_at,
             by: Some(user),
         };
@@ -326,6 +363,33 @@ impl FolderPiece {
         });
         let (id, (staged, _)) = done.await?;
         Ok(view(id, staged))
+    }
+}
+
+impl FolderPiece {
+    /// As `finish`, of the only piece of a file whose size was not said: it is in its place then. Gives its new version.
+    ///
+    /// Errors: as `finish`; `folder.file-stale`.
+    pub async fn place(mut self) -> Result<WrittenFolderTextView, Failure> {
+        let Some(writer) = self.writer.take() else {
+            return Err(refusals::upload_busy().into());
+        };
+        let upload = self.upload.0;
+        let which = self.folder.to_string();
+        let (server, caller) = (&self.server, &self.caller);
+        let how = |_: &WrittenFolderTextView| Some("upload");
+        let done = change_files(server, caller, &which, how, move |store, folder| {
+            writer.finish(true)?;
+            let path = store.staged(folder.id, upload)?.declared.path;
+            let placed = store.place_told(folder.id, upload)?;
+            let placed = placed.ok_or_else(refusals::upload_not_found)?;
+            Ok(WrittenFolderTextView {
+                path,
+                etag: format!("\"{}\"", placed.tag),
+                modified_at: placed.modified_at,
+            })
+        });
+        Ok(done.await?.1)
     }
 }
 

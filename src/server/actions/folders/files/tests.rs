@@ -66,7 +66,7 @@ async fn files_are_their_owners_alone_and_a_stranger_learns_of_no_folder() {
             code(list(server, caller, &id, &asked).await),
             code(show(server, caller, &id, "a").await),
             code(open(server, caller, &id, "a").await),
-            code(archive(server, caller, &id, "", "zip").await),
+            code(archive(server, caller, &id, Vec::new(), "zip").await),
             code(make_directory(server, caller, &id, directory("x")).await),
             code(move_entry(server, caller, &id, moved).await),
             code(remove(server, caller, &id, removal(&["a"])).await),
