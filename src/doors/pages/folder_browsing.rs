@@ -18,7 +18,8 @@ use server::actions::folders::browsing;
 use super::authentication::PageCaller;
 use super::components;
 use super::folder_files::{
-    FolderFileRow, PathCrumb, below, crumbs, entry_address, failed, files_address, may_write, row,
+    ENTRIES, FolderFileRow, PathCrumb, below, crumbs, entry_address, failed, files_address,
+    may_write, row,
 };
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
@@ -168,7 +169,7 @@ async fn read_search(
     let t = visit.text;
     // How many there are on a page is ours.
     let asked = FolderSearchQuery {
-        limit: None,
+        limit: Some(ENTRIES),
         ..asked
     };
     let (folder, found) = browsing::search(&console.server, caller, id, &asked).await?;

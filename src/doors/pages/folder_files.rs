@@ -35,6 +35,7 @@ use super::file_form::{FileField, FileForm};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
+use super::table::{self, Pager};
 use super::{PagesContext, launch, layout, responses};
 use crate::doors::text::{Text, codes};
 
@@ -43,7 +44,7 @@ const MAX_FORM_FILES: usize = 64 << 30;
 /// Bytes handed on at once.
 const PIECE: usize = 1 << 20;
 /// Entries of one page. Higher: the page grows past three thousand pixels. Lower: more clicks through a big directory.
-const ENTRIES: usize = 60;
+pub(super) const ENTRIES: usize = 60;
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/folder_files.html")]
@@ -168,6 +169,15 @@ pub struct FolderRemovedPage {
     pub writes: bool,
     pub crumbs: Vec<PathCrumb>,
     pub rows: Vec<RemovedFileRow>,
+    pub pager: Pager,
+}
+
+/// Which page of a trash is shown.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct RemovedFilter {
+    /// From 1.
+    page: String,
 }
 
 pub struct RemovedFileRow {
@@ -814,8 +824,9 @@ async fn show_removed(
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
+    Query(filter): Query<RemovedFilter>,
 ) -> Response {
-    match read_removed(&console, &visit, &caller, &id).await {
+    match read_removed(&console, &visit, &caller, &id, &filter).await {
         Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
@@ -826,10 +837,15 @@ async fn read_removed(
     visit: &RequestContext,
     caller: &Caller,
     id: &str,
+    filter: &RemovedFilter,
 ) -> Result<FolderRemovedPage, Failure> {
     let t = visit.text;
     let (folder, removed) = files::removed(&console.server, caller, id).await?;
     let id = folder.id.to_string();
+    let (removed, mut pager) = table::one_page(t, "", &filter.page, removed);
+    for href in [&mut pager.previous, &mut pager.next].into_iter().flatten() {
+        href.insert_str(0, &format!("/folders/{id}/removed"));
+    }
     let writes = may_write(console, caller, &id).await?;
     let row = |one: RemovedEntryView| RemovedFileRow {
         id: one.id.to_string(),
@@ -854,6 +870,7 @@ async fn read_removed(
         crumbs: crumbs(t, &id, folder.name.as_str(), ""),
         writes,
         rows: removed.into_iter().map(row).collect(),
+        pager,
         id,
     })
 }

@@ -908,7 +908,7 @@ fn again(request: &LaunchRequest) -> LaunchForm {
             .resources
             .shm
             .filter(|shm| *shm != Demand::default().shm)
-            .map(|shm| format!("{}b", shm.0))
+            .map(typed_size)
             .unwrap_or_default(),
         disk: request.resources.disk.map(typed_memory).unwrap_or_default(),
         mounts: request

@@ -762,9 +762,15 @@ pub fn timeline(
     let node = session.node.as_deref().unwrap_or_default();
     let told: Vec<(Timestamp, &'static str, String)> = events
         .iter()
+        .enumerate()
         // Its connections have a table of their own.
-        .filter(|event| !event.code.starts_with("session.connect"))
-        .map(|event| {
+        .filter(|(_, event)| !event.code.starts_with("session.connect"))
+        // A container of several that came further is no step of the session.
+        .filter(|&(at, event)| {
+            let before = at.checked_sub(1).and_then(|before| events.get(before));
+            event.code != "session.changed" || before.is_none_or(|one| one.after != event.after)
+        })
+        .map(|(_, event)| {
             let (tone, what) = match event.code.as_str() {
                 // One that was placed before and waits again is nowhere.
                 "session.scheduled" if node.is_empty() => {

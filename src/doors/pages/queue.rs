@@ -121,7 +121,7 @@ pub struct PlanRow {
 /// Where the list is.
 const PATH: &str = "/queue";
 /// Launches of one page: each says in up to six lines what it waits for. Higher: a page grows past three thousand pixels.
-const LAUNCHES: u32 = 20;
+const LAUNCHES: u32 = 15;
 /// The parts of an address that choose rows.
 const FILTERS: [&str; 2] = ["q", "why"];
 

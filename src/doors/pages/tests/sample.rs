@@ -584,6 +584,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             writes: true,
             crumbs: crumbs(&[t.folders_title(), "data"]),
             rows: (!is_empty).then_some(row).into_iter().collect(),
+            pager: table::one_page(t, "/folders/0199f0a3-6c1e-7d40/removed", "2", vec![(); 120]).1,
         };
         all.push((name, page.render()));
     }
