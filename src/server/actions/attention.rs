@@ -153,7 +153,7 @@ async fn newest(server: &Server, caller: &Caller) -> Result<Arc<AttentionList>, 
     };
     let all = Arc::new(AttentionList {
         diagnosed_at: at,
-        ..gathered(server, caller, &snapshot, checks).await?
+        ..gathered(server, caller, &snapshot, at, checks).await?
     });
     *server.newest_attention().held() = Some(((version, now, at), Arc::clone(&all)));
     Ok(all)
@@ -163,13 +163,17 @@ async fn gathered(
     server: &Server,
     caller: &Caller,
     snapshot: &Snapshot,
+    diagnosed_at: Option<Timestamp>,
     checks: Vec<Diagnostic>,
 ) -> Result<AttentionList, Failure> {
     let now = server.clock().now();
     let mut items: Vec<AttentionItem> = Vec::new();
     let warnings = system::warnings(server, caller).await?;
     items.extend(warnings.into_iter().map(AttentionItem::Server));
-    if let Some(failure) = backups::standing(server, caller).await?.failure {
+    let standing = backups::standing(server, caller).await?;
+    let newest_backup = standing.files.iter().map(|file| file.made_at).max();
+    let is_backed_up = standing.failure.is_none() && newest_backup > diagnosed_at;
+    if let Some(failure) = standing.failure {
         let notice = notices::backup_failed(failure.text);
         items.push(AttentionItem::Server(DiagnosticCheck::of(
             notice, false, true,
@@ -204,7 +208,11 @@ async fn gathered(
         }
         items.extend(cordoned(snapshot, node.id));
     }
-    let told: Vec<String> = items.iter().filter_map(told_also_by).collect();
+    let mut told: Vec<String> = items.iter().filter_map(told_also_by).collect();
+    if is_backed_up {
+        // The look is older than a good backup: what it found of backups is mended.
+        told.push("backups".to_owned());
+    }
     let (passed, unwell): (Vec<Diagnostic>, Vec<Diagnostic>) =
         checks.into_iter().partition(|check| check.state == "ok");
     let unwell = unwell.into_iter().filter(|check| !told.contains(&check.id));

@@ -3048,6 +3048,7 @@ fn system(t: Text, tab: system::SystemTab, well: bool) -> SystemPage {
                 every_hours: 24,
                 keep: 7,
                 has_passphrase: well,
+                passphrase_fault: String::new(),
                 open: !well,
             },
         },

@@ -22,7 +22,10 @@ pub(super) async fn next_tasks(
     let accounts = users::list(&console.server, caller).await?.len() as u64;
     let backed_up = backups::standing(&console.server, caller).await;
     let backups = match backed_up {
-        Ok(standing) if standing.due_at.is_some() => t.wizard_next_backups_on(),
+        Ok(standing) if standing.due_at.is_some() => match standing.passphrase_fault {
+            None => t.wizard_next_backups_on(),
+            Some(_) => t.wizard_next_backups_locked(),
+        },
         _ => t.wizard_next_backups_off(),
     };
     let gpus = report
