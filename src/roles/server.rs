@@ -109,6 +109,10 @@ fn prefer() {
 
 async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     let settings = reading.settings.clone();
+    // Before the state: a word that is none of a model leaves no catalog behind.
+    if let Some(text) = &settings.simulate_gpus {
+        node::gpu::simulated::devices(text)?;
+    }
     // Before any door opens: a client that sees it open may already tell us to stop.
     let mut signals = Signals::listen()?;
     // The port first: a second server on the same address must not touch the state.
