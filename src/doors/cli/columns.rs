@@ -400,6 +400,10 @@ fn told(notice: &NoticeView) -> String {
             Some(used) => format!("your folders take {used} of their limit"),
             None => "your folders take nearly all of their limit".to_owned(),
         },
+        (NoticeWord::FolderOffered, _) => match &notice.message {
+            Some(owner) => format!("is offered to you by {owner}"),
+            None => "is offered to you".to_owned(),
+        },
         (NoticeWord::WillEnd, _) => format!("ends at {}", notice.at),
         (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),
     }

@@ -186,8 +186,13 @@ async fn share(
     };
     let refusal = match sharing::create(&console.server, &caller, &id, asked, None).await {
         Ok(made) => {
+            // A user is asked first; the members of a project have it at once.
+            let word = match made.value.accepted_at {
+                Some(_) => "folder-shared",
+                None => "folder-asked",
+            };
             let with = made.value.user.or(made.value.project).unwrap_or_default();
-            return responses::see_with(&sharing_of(&id), "folder-shared", &with);
+            return responses::see_with(&sharing_of(&id), word, &with);
         }
         Err(Failure::Refusal(refusal)) => refusal,
         Err(fault) => return super::failed(&console, &visit, &caller, Nav::Folders, &fault),

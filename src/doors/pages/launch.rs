@@ -52,7 +52,7 @@ use crate::doors::launch_texts::{LaunchTexts, TextBox};
 use crate::doors::text::{Text, codes};
 
 pub use card::{GpuPicker, NamedShare, PartitionChoice, gib, worth};
-pub use folder_chips::mount_of;
+pub use folder_chips::{FolderChip, mount_of};
 use sizes::PickedSize;
 pub use sizes::{NamedSize, SizePicker};
 
@@ -81,7 +81,7 @@ pub struct LaunchPage {
     /// Resource groups to choose from; empty where the reader may use one.
     pub groups: Vec<String>,
     /// Mounts that a click puts into the form.
-    pub mounts: Vec<String>,
+    pub mounts: Vec<FolderChip>,
     /// The projects to choose from; empty where there is one.
     pub projects: ChoiceField,
     /// Whether the reader may launch for members of a project.

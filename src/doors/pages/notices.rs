@@ -200,6 +200,12 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             t.notices_storage_warned(*percent),
             String::new(),
         ),
+        NoticeKind::FolderOffered(owner) => (
+            "folder",
+            "warn",
+            t.notices_folder_offered(owner.as_str()),
+            String::new(),
+        ),
         NoticeKind::WillEnd(at) => (
             "hourglass",
             "warn",
@@ -241,7 +247,9 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
         href: match (&notice.about, &notice.session, &notice.name) {
             (about, ..) if is_of_reservation(about) => Some("/reservations".to_owned()),
             (NoticeKind::BudgetWarned(id, _), ..) => Some(format!("/budgets/{id}")),
-            (NoticeKind::StorageWarned(_), ..) => Some("/folders".to_owned()),
+            (NoticeKind::StorageWarned(_) | NoticeKind::FolderOffered(_), ..) => {
+                Some("/folders".to_owned())
+            }
             (about, None, Some(_)) if is_of_course(about) => Some("/courses".to_owned()),
             (_, Some(session), Some(_)) => Some(format!("/sessions/{session}")),
             _ => None,

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use api::folders::FolderInvitationView;
 use api::notices::{NoticeTopic, NoticeView, NoticeWord};
 use rules::idleness::{self, IdleAction};
 use rules::names::{BudgetId, SessionId, UserId};
@@ -14,6 +15,7 @@ use rules::storage::{StorageLevel, percent};
 use rules::units::Timestamp;
 
 use super::allowed;
+use super::folders::sharing;
 use super::reservations::open_requests;
 use super::resource_groups::seen_ids;
 use crate::access::Caller;
@@ -73,7 +75,7 @@ impl OwnNotice {
             | NoticeKind::ReservationExpired => NoticeTopic::ReservationDecided,
             NoticeKind::CourseWarned(_) | NoticeKind::CourseMessage(_) => NoticeTopic::Course,
             NoticeKind::BudgetWarned(..) => NoticeTopic::Budget,
-            NoticeKind::StorageWarned(_) => NoticeTopic::Storage,
+            NoticeKind::StorageWarned(_) | NoticeKind::FolderOffered(_) => NoticeTopic::Storage,
             NoticeKind::WillEnd(_) => NoticeTopic::WillEnd,
             NoticeKind::Maintenance(_) => NoticeTopic::Maintenance,
         }
@@ -114,6 +116,8 @@ pub enum NoticeKind {
     BudgetWarned(BudgetId, u64),
     /// So many percent of what the reader's folders may take are used.
     StorageWarned(u64),
+    /// A folder is offered to the reader, who has not answered; its owner.
+    FolderOffered(String),
     /// Its time limit ends it then.
     WillEnd(Timestamp),
     /// A node takes no new sessions.
@@ -158,6 +162,8 @@ pub(crate) fn of(
     all.extend(warned.map(|(row, event)| nearly_used(row, event, read_at)));
     let storage = storage_warning(view, user)?;
     all.extend(storage.map(|warning| nearly_full(&warning, read_at)));
+    let offers = sharing::offers(view, caller, now)?.into_iter();
+    all.extend(offers.map(|offer| offered(offer, read_at)));
     let closed = closed_nodes(view, caller)?;
     all.extend(closed.into_iter().map(|row| maintenance(row, read)));
     let ending = view.ending_before(user, told_until(now), MAX_SHOWN)?;
@@ -269,6 +275,7 @@ fn view(notice: OwnNotice) -> NoticeView {
             let used = format!("{percent} %");
             (NoticeWord::StorageWarned, None, None, Some(used))
         }
+        NoticeKind::FolderOffered(owner) => (NoticeWord::FolderOffered, None, None, Some(owner)),
         NoticeKind::WillEnd(_) => plain(NoticeWord::WillEnd),
         NoticeKind::Maintenance(of) => (NoticeWord::Maintenance, None, None, Some(of.message)),
     };
@@ -298,13 +305,16 @@ pub fn unread(server: &Server, caller: &Caller) -> u64 {
         let warned = warned.count() as u64;
         let storage = storage_warning(view, user)?;
         let storage = u64::from(storage.is_some_and(|warning| warning.since > read_at));
+        let offers = sharing::offers(view, caller, now)?;
+        let offers = offers.iter().filter(|offer| offer.created_at > read_at);
+        let offers = offers.count() as u64;
         let closed = closed_nodes(view, caller)?;
         let closed = closed.iter().filter(|row| is_new(row, read)).count() as u64;
         let ending = view.ending_before(user, told_until(now), MAX_COUNTED)?;
         let new = ending
             .iter()
             .filter(|row| row.ends_at > read_at.plus_seconds(TOLD_BEFORE_SECONDS));
-        let all = count + asked + warned + storage + closed + new.count() as u64;
+        let all = count + asked + warned + storage + offers + closed + new.count() as u64;
         Ok(all.min(u64::from(MAX_COUNTED)))
     });
     // A count is no reason to refuse a page; the fault shows where it matters.
@@ -405,6 +415,19 @@ fn nearly_full(warning: &StorageWarning, read_at: Timestamp) -> OwnNotice {
         session: None,
         name: None,
         unread: warning.since > read_at,
+    }
+}
+
+/// It is told until it is answered; it is new until the reader read it.
+fn offered(offer: FolderInvitationView, read_at: Timestamp) -> OwnNotice {
+    OwnNotice {
+        key: format!("offer {}", offer.id),
+        event: None,
+        at: offer.created_at,
+        about: NoticeKind::FolderOffered(offer.owner.name),
+        session: None,
+        name: Some(offer.name.to_string()),
+        unread: offer.created_at > read_at,
     }
 }
 
