@@ -302,11 +302,14 @@ fn rack(
         figure_note: t.common_free(amount(left)),
         left: amount(left),
         closed: machine.silent || !machine.schedulable,
-        hit: ghost.is_some(),
+        hit: matches!(ghost, Some(GhostSlice::Gets(_))),
     };
     if let Some(GhostSlice::Needs(demand)) = ghost {
         let wanted = wanted(demand);
-        row.need(t.preview_would_need(amount(wanted)), wanted, whole);
+        // Where there is room, it waits for something else.
+        if wanted > left {
+            row.need(t.preview_would_need(amount(wanted)), wanted, whole);
+        }
     }
     row
 }
@@ -1074,6 +1077,10 @@ mod tests {
             cpu: CpuShare(200),
             ..Demand::default()
         };
+        let needs = Some(GhostSlice::Needs(&wanted));
+        let [roomy, _] = small_racks(Text::default(), &Hues::default(), &machine, needs);
+        let is_drawn = roomy.blocks.iter().any(|b| b.kind == BlockKind::Needed);
+        assert!(!is_drawn && !roomy.hit, "there is room for it");
         let [ghost, _] = small_racks(
             Text::default(),
             &Hues::default(),
