@@ -317,6 +317,7 @@ pub fn view(t: Text, clock: &LocalClock, history: &History, parts: HistoryParts)
         HistoryRange::LastWeek => clock.date(history.until),
         _ => t.metrics_now().to_owned(),
     });
+    let x = charts::once(x);
     let mut head = vec![t.history_time().to_owned()];
     let mut columns: Vec<(Scale, &[Option<f64>])> = Vec::new();
     let mut figures = Vec::new();
