@@ -154,7 +154,7 @@ async fn read(
                 let value = days.to_string();
                 let words = match days {
                     0 => t.folder_shares_for_good().to_owned(),
-                    days => t.folder_shares_days(days),
+                    days => t.folder_shares_days(*days),
                 };
                 let is_chosen = typed.days == value || *days == 0 && typed.days.is_empty();
                 Choice::new(&value, &words, is_chosen)
