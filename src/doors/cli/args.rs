@@ -129,11 +129,11 @@ pub enum Command {
     ///
     /// Binds 127.0.0.1:7860 unless told otherwise. Ends on SIGTERM without ending any session; the
     /// next server takes them over. Settings come from flags, then from variables, then from the settings file:
-    /// /etc/fardel/fardel.toml and conf.d beside it. FARDEL_CONFIG names another file.
+    /// /etc/fardel/fardel.toml and conf.d beside it. --config or FARDEL_CONFIG names another file.
     #[command(after_help = "Examples:\n  \
         fardel serve --data /srv/fardel --listen 0.0.0.0:7860\n  \
         fardel serve --simulate-gpus H100:2             two simulated GPUs\n  \
-        FARDEL_CONFIG=./fardel.toml fardel serve        another settings file")]
+        fardel serve --config ./fardel.toml             another settings file")]
     Serve(Serve),
     /// Run a command or a shell in a new session
     ///
@@ -449,6 +449,9 @@ pub struct PlaceArguments {
 pub struct Serve {
     #[command(flatten)]
     pub place: PlaceArguments,
+    /// Settings file to read, in place of FARDEL_CONFIG and /etc/fardel/fardel.toml
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Offer the machine's own programs as the environment `host`: true or false
     #[arg(long, value_name = "BOOL", env = "FARDEL_HOST_ENVIRONMENT")]
     pub host_environment: Option<bool>,
