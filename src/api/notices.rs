@@ -52,6 +52,8 @@ pub enum NoticeWord {
     StorageWarned,
     /// Limits of the reader are raised for a while.
     LimitRaised,
+    /// A folder of another user or of a project is offered to the reader, who has not answered.
+    FolderOffered,
 }
 
 /// A kind of notice that may leave the console: by mail, or to a webhook.
@@ -155,8 +157,8 @@ pub struct NoticeView {
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     pub kind: NoticeWord,
-    /// The session's id; null for `maintenance`, `budget-warned`, `storage-warned`, `limit-raised`, reservation requests and messages of
-    /// courses.
+    /// The session's id; null for `maintenance`, `budget-warned`, `storage-warned`, `limit-raised`, `folder-offered`, reservation
+    /// requests and messages of courses.
     pub session: Option<String>,
     /// Its name, null once it was deleted; of `maintenance`, the node's; of a request, the reservation's; of a message, the
     /// course's; of `budget-warned`, whose budget it is.
@@ -168,7 +170,8 @@ pub struct NoticeView {
     pub reason: Option<Reason>,
     /// What the administrator says of the maintenance; of `idle-warned`, what happens when, such as `stop in 15 min`;
     /// of `reservation-warned`, when it begins; of `course-warned`, when the term ends; of `course-message`, the text; of
-    /// `budget-warned` and `storage-warned`, how much is used, such as `80 %`; of `limit-raised`, which and until when; of `reservation-asked`, the project; of a
+    /// `budget-warned` and `storage-warned`, how much is used, such as `80 %`; of `limit-raised`, which and until when; of
+    /// `reservation-asked`, the project; of `folder-offered`, the owner; of a
     /// request that was approved or refused, why; null for every other notice.
     pub message: Option<String>,
     pub unread: bool,

@@ -3,7 +3,7 @@
 
 use api::audit::AuditSearchPage;
 use api::courses::AttendanceView;
-use api::history::{History, HistoryPoint};
+use api::history::{History, HistoryHolder, HistoryPoint};
 use api::statements::{StatementAmounts, StatementView};
 use api::usage::{Usage, UsageAmounts, UsageGrouping};
 use server::actions::journal::EventPage;
@@ -180,6 +180,33 @@ pub fn history(history: &History) -> String {
         out.push_str("\r\n");
     }
     out
+}
+
+/// What the file of the holders of a device is called.
+pub fn holders_name(history: &History) -> String {
+    format!("holders-{}", history_name(history))
+}
+
+/// Who held a device: a head, then one line each in the order given, with times in UTC; no end while it holds it.
+pub fn holders(holders: &[HistoryHolder]) -> String {
+    let mut body = String::new();
+    let heads = ["session", "user", "gpu_hours", "from", "until", "id"];
+    line(&mut body, heads.into_iter());
+    for one in holders {
+        let (hours, from) = (format!("{:.3}", one.gpu_hours), one.from.to_string());
+        let until = one.until.map(|at| at.to_string()).unwrap_or_default();
+        let id = one.session.to_string();
+        let fields = [
+            one.name.as_str(),
+            one.user.as_str(),
+            &hours,
+            &from,
+            &until,
+            &id,
+        ];
+        line(&mut body, fields.into_iter());
+    }
+    body
 }
 
 /// What the file of a usage is called.

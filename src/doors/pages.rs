@@ -467,6 +467,7 @@ fn layout(
         sessions: counts.live,
         waiting: counts.waiting,
         unread: server::actions::notices::unread(&console.server, caller),
+        offered: server::actions::folders::sharing::count_offers(&console.server, caller),
         attention: server::actions::attention::count(&console.server, caller),
         maintenance: match here {
             Nav::Overview | Nav::Sessions | Nav::Launch | Nav::Queue => {
@@ -508,6 +509,7 @@ fn guest(console: &PagesContext, visit: &RequestContext) -> PageLayout {
         sessions: 0,
         waiting: 0,
         unread: 0,
+        offered: 0,
         attention: 0,
         maintenance: Vec::new(),
         live: None,
@@ -583,6 +585,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "folder-trashed" => t.folders_trashed_now(of),
         "folder-restored" => t.folders_restored_now(of),
         "folder-shared" => t.folder_shares_shared_now(of),
+        "folder-asked" => t.folder_shares_asked_now(of),
         "folder-copying" => t.folder_owner_copying_now(of),
         "folder-offered" => t.folder_owner_offered(of),
         "folder-taking" => t.folder_owner_taking_now(of),

@@ -40,7 +40,15 @@ pub fn main(arguments: Vec<OsString>, engines: &Engines) -> ExitCode {
     let CommandLine { global, command } = words;
     match command {
         Command::Serve(flags) => {
-            match SettingsSources::new(layer_of(&global, &flags), variable).read() {
+            let named = flags.config.clone();
+            if let Some(file) = named.as_deref().filter(|file| !file.exists()) {
+                return refused(&global, &refusals::setting_file_missing(file.display()));
+            }
+            let sources = SettingsSources::new(layer_of(&global, &flags), move |name| {
+                let named = named.as_ref().filter(|_| name == "FARDEL_CONFIG");
+                named.map_or_else(|| variable(name), |file| Some(file.display().to_string()))
+            });
+            match sources.read() {
                 Ok(reading) => (engines.serve)(reading),
                 Err(refusal) => refused(&global, &refusal),
             }

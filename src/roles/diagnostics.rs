@@ -2,6 +2,7 @@
 //! nothing of what they say.
 
 use std::io::Read as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +14,10 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Looks at the machine by this program's own commands: they fork and try things, which a server of
 /// many threads must not.
-pub(super) fn runner(settings: &Settings) -> DiagnosticsRunner {
+pub(super) fn runner(settings: &Settings, file: PathBuf) -> DiagnosticsRunner {
     // What flags may have said, which the command does not get otherwise.
     let mut places = vec![
+        ("FARDEL_CONFIG", file.into_os_string()),
         ("FARDEL_DATA", settings.data.clone().into_os_string()),
         ("FARDEL_RUN", settings.run.clone().into_os_string()),
         ("FARDEL_LISTEN", settings.listen.to_string().into()),

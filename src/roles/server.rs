@@ -108,7 +108,11 @@ fn prefer() {
 }
 
 async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
-    let settings = reading.settings.clone();
+    let (settings, file) = (reading.settings.clone(), reading.sources.file());
+    // Before the state: a word that is none of a model leaves no catalog behind.
+    if let Some(text) = &settings.simulate_gpus {
+        node::gpu::simulated::devices(text)?;
+    }
     // Before any door opens: a client that sees it open may already tell us to stop.
     let mut signals = Signals::listen()?;
     // The port first: a second server on the same address must not touch the state.
@@ -119,7 +123,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     let server = Server::start(reading, clock.clone())?;
     // Before anything in it is touched, and until the end.
     let _run = RunDirectory::take(&settings.run, &settings.data, server.node())?;
-    server.bring_diagnostics(super::diagnostics::runner(&settings));
+    server.bring_diagnostics(super::diagnostics::runner(&settings, file));
     let machine = open_machine(&settings, &server, clock)?;
     server.bring_scopes(machine.scopes());
     let streams: Arc<dyn Streams> =

@@ -62,6 +62,11 @@ impl Diagnostics {
         due
     }
 
+    /// What was found may be mended: the next one who asks looks at the machine.
+    pub(crate) fn look_again(&self) {
+        self.checks().asked = None;
+    }
+
     /// What the checks gave last, and when; None before the first time.
     pub(crate) fn newest(&self) -> Option<(Timestamp, Arc<[u8]>)> {
         self.checks().found.clone()

@@ -243,7 +243,7 @@ test("last week's use of a GPU is three clicks from the overview", async () => {
   assert.match(words, /\d+ \w{3} \d\d:\d\d – \d+ \w{3} \d\d:\d\d/, "from when to when");
   assert.match(words, /GPU-hours\s+[\d.]+ h allocated/);
   for (const label of (await page.locator(".chart .x").first().locator("span").allInnerTexts()).slice(0, 3)) assert.match(label, /\d+ \w{3}/, "a date");
-  const file = await context.request.get(house.origin + (await page.locator("a[href^='/history/export']").getAttribute("href")));
+  const file = await context.request.get(house.origin + (await page.locator(".head .act a[href^='/history/export']").getAttribute("href")));
   assert.doesNotMatch((await file.text()).split("\r\n")[0], /cpu|,memory/, "a GPU has no processors");
   // The week of the calendar before this one, and who held the GPU in it.
   await page.click("nav.seg a[href*='range=last-week']");
@@ -252,6 +252,10 @@ test("last week's use of a GPU is three clicks from the overview", async () => {
   await page.locator("section[aria-labelledby=ho] :is(table, .none)").waitFor();
   const held = JSON.parse(house.command("history", "--of", new URL(page.url()).searchParams.get("of"), "--range", "this-week", "-o", "json"));
   assert.equal(await page.locator("section[aria-labelledby=ho] tbody tr").count(), held.holders.length, "the page and the command agree");
+  const holders = await context.request.get(`${page.url().replace("/history?", "/history/export?")}&what=holders`);
+  const lines = (await holders.text()).trim().split("\r\n");
+  assert.equal(lines[0], "session,user,gpu_hours,from,until,id");
+  assert.equal(lines.length - 1, held.holders.length, "the file has who held it");
   await context.close();
 });
 

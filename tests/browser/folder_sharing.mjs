@@ -46,6 +46,12 @@ test("a folder is shared to be read, accepted, mounted, and taken back", async (
   await owner.click("form[action$='/share'] button");
   await owner.locator("td", { hasText: COLLEAGUE.name }).waitFor();
   await owner.locator("td", { hasText: "not accepted yet" }).waitFor();
+  assert.match(await owner.innerText("main"), /was offered to lee/);
+
+  // Who is asked is told: at the bell and at Folders in the menu.
+  await colleague.goto(`${house.origin}/notices`);
+  await colleague.locator("main", { hasText: "is offered to you by mina" }).waitFor();
+  assert.equal(await colleague.locator(".nav a[href='/folders'] .n").innerText(), "1");
 
   // Before it is accepted, the folder is not there.
   const files = `${house.origin}/folders/${id}/files`;
@@ -57,6 +63,10 @@ test("a folder is shared to be read, accepted, mounted, and taken back", async (
   await colleague.locator("a.nm", { hasText: "mina/data" }).waitFor();
   assert.deepEqual(await violations(colleague), []);
   assert.equal((await colleague.goto(files)).status(), 200);
+  assert.match(await colleague.innerText(".head"), /Folder of mina\. You may: read\./);
+  assert.equal(await colleague.locator("main a[href$='/removed'], main a[href$='/sharing']").count(), 0);
+  await owner.goto(files);
+  assert.equal(await owner.locator(".head a[href$='/sharing']").count(), 1);
 
   // What is written is refused, by the page and in the session's mount.
   await colleague.goto(`${house.origin}/folders`);

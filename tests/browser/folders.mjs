@@ -135,7 +135,7 @@ test("directories are made, files dropped, looked at, renamed and deleted", asyn
   await page.click("dialog form button");
   await page.locator("[role=status]", { hasText: "is in the trash" }).first().waitFor();
   await page.locator(".none", { hasText: "Nothing is in this directory" }).waitFor();
-  await page.locator(".head a[href$='/removed']").click();
+  await page.locator(".card > header a[href$='/removed']").click();
   assert.deepEqual(await violations(page), []);
   await page.locator("tr", { hasText: "renamed.csv" }).locator("button").click();
   await page.locator("[role=status]", { hasText: "back in its place" }).first().waitFor();
@@ -240,7 +240,7 @@ test("a notebook is shown and nothing of it runs, a directory is sorted and coun
   assert.equal(await page.locator("th[aria-sort=descending]").textContent(), "Size");
   const names = await page.locator("td a.nm").allInnerTexts();
   assert.ok(names.indexOf("large.bin") < names.indexOf("a.ipynb"), `${names}`);
-  await page.locator(".head a[href*='/usage']").click();
+  await page.locator(".card > header a[href*='/usage']").click();
   await page.locator("td a.nm", { hasText: "train 100%" }).waitFor();
   await page.locator(".head a[href*='fresh=true']").click();
   await page.locator("p.none", { hasText: "Counted" }).waitFor();

@@ -70,6 +70,9 @@ test("a share is picked by its size, told in GiB and SMs, and drawn where it wou
   await previewed(page, "/sessions/new/preview", () => page.fill("#gpu", "0.35"));
   assert.equal(await page.locator("input[name=mig][value='']").isChecked(), true);
   assert.equal(await page.innerText("#share-note"), "28 GiB, 46 of 132 SMs");
+  // Where there are GPUs, a usual size has a share of one.
+  await previewed(page, "/sessions/new/preview", () => page.click("#sizes .chip:has-text('With a GPU')"));
+  assert.equal(await page.inputValue("#gpu"), "0.25");
   await seen.context.close();
 });
 

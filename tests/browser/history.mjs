@@ -74,6 +74,14 @@ test("ranges and subjects stand in the address, and a change shows them", async 
   await context.close();
 });
 
+test("a time without points says its dates, and another subject is shown at once", async () => {
+  const { context, page } = await visit("/history?range=last-week");
+  assert.match(await page.innerText(".empty"), /\d+ \w{3}.* – \d+ \w{3}/);
+  assert.equal(await page.locator(".filter form button").isVisible(), false);
+  await Promise.all([page.waitForURL(/of=user%3Amina/), page.selectOption("select[name=of]", "user:mina")]);
+  await context.close();
+});
+
 test("without script there is a table of the same values, and a file", async () => {
   const { context, page } = await visit("/history?range=hour", { javaScriptEnabled: false });
   await page.locator(".values summary").click();

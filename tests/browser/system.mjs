@@ -66,6 +66,7 @@ test("overview, menu, checks and report count the same; a plain user sees none o
   const open = (await page.locator("#attention a[href^='/setup/']").count()) > 0 ? 1 : 0;
   assert.equal(more ? rows - 1 + Number(more[1]) - open : rows - open, shown, "the overview's list");
   assert.ok(more || (await page.locator("#attention").textContent()).includes("new fan"));
+  assert.equal(await page.locator("#attention a", { hasText: /^Open$/ }).count(), 0, "each link says where it leads");
   await page.goto(`${house.origin}/setup/report`);
   assert.match(await page.locator("main").textContent(), /Cordoned: new fan/);
   assert.equal(await page.locator("main li svg.warn, main li svg.bad").count(), shown, "the report");

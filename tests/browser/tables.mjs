@@ -379,7 +379,7 @@ test("events on a phone say who did it and why", async () => {
   assert.match(await ended.innerText(), /root/);
   for (const cell of ["td.below:not(.detail)", "td.detail"]) assert.equal(await ended.locator(cell).isVisible(), true, cell);
   // The reason is a sentence, and the state before is no half of a change.
-  assert.match(await ended.locator("td.detail").innerText(), /^[A-Z].*\. · before: pending$/);
+  assert.match(await ended.locator("td.detail").innerText(), /^[A-Z].*\. · before: Waiting$/);
   assert.equal(await overflow(page), 0);
   await context.close();
 });

@@ -23,6 +23,7 @@ use crate::doors::launch_texts::LaunchTexts;
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 not allowed, 5 conflict,\n\
                   6 no room or quota, 7 time ran out, 8 server not reachable, 9 partly done, 130 interrupted.\n\
                   `run` and `exec` return the code of what they ran; 125 means that it never ran.\n\n\
+                  Settings of the server: /etc/fardel/fardel.toml, or the file that FARDEL_CONFIG names.\n\
                   Learn more: `fardel COMMAND --help`, `fardel man`, or the manual at /docs of the server."
 )]
 pub struct CommandLine {
@@ -127,7 +128,12 @@ pub enum Command {
     /// Start the server: pages, API, scheduler and this machine's sessions
     ///
     /// Binds 127.0.0.1:7860 unless told otherwise. Ends on SIGTERM without ending any session; the
-    /// next server takes them over.
+    /// next server takes them over. Settings come from flags, then from variables, then from the settings file:
+    /// /etc/fardel/fardel.toml and conf.d beside it. --config or FARDEL_CONFIG names another file.
+    #[command(after_help = "Examples:\n  \
+        fardel serve --data /srv/fardel --listen 0.0.0.0:7860\n  \
+        fardel serve --simulate-gpus H100:2             two simulated GPUs\n  \
+        fardel serve --config ./fardel.toml             another settings file")]
     Serve(Serve),
     /// Run a command or a shell in a new session
     ///
@@ -452,6 +458,9 @@ pub struct PlaceArguments {
 pub struct Serve {
     #[command(flatten)]
     pub place: PlaceArguments,
+    /// Settings file to read, in place of FARDEL_CONFIG and /etc/fardel/fardel.toml
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Offer the machine's own programs as the environment `host`: true or false
     #[arg(long, value_name = "BOOL", env = "FARDEL_HOST_ENVIRONMENT")]
     pub host_environment: Option<bool>,
@@ -466,7 +475,7 @@ pub struct Serve {
         env = "FARDEL_MEMORY"
     )]
     pub mem: Option<String>,
-    /// Simulated GPUs for demonstrations: H100:8. Sessions get no device, and every page says so
+    /// Simulated GPUs for demonstrations, a model and a number: H100:8. Sessions get no device, and every page says so
     #[arg(long, value_name = "DEVICES", env = "FARDEL_SIMULATE_GPUS")]
     pub simulate_gpus: Option<String>,
     /// Root directory of the vendor's GPU driver

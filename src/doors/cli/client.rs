@@ -456,8 +456,8 @@ impl HttpClient {
         let unreachable = |what: String| {
             CliError::new(UNREACHABLE, "server.unreachable", what).hint(match &self.address {
                 ServerAddress::Socket(_) => {
-                    "Start a server with `fardel serve`, or name another with --server or \
-                     `fardel login`."
+                    "Sign in to a server elsewhere with `fardel login ADDRESS`, or name one with --server. \
+                     On the server's own machine, start it with `fardel serve`."
                 }
                 ServerAddress::Tcp { .. } => "Is the server running, and is this its address?",
             })

@@ -411,6 +411,10 @@ fn told(notice: &NoticeView) -> String {
             Some(count) => format!("{count} wait for your decision"),
             None => "wait for your decision".to_owned(),
         },
+        (NoticeWord::FolderOffered, _) => match &notice.message {
+            Some(owner) => format!("is offered to you by {owner}"),
+            None => "is offered to you".to_owned(),
+        },
         (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),
     }
 }

@@ -30,7 +30,7 @@ pub(super) async fn history(
         return Ok(0);
     }
     if request.holders {
-        return holders(view, &body);
+        return holders(view, &body, &request.of);
     }
     let points = json!({"items": body["points"]});
     let none = body["points"].as_array().is_none_or(Vec::is_empty);
@@ -46,11 +46,16 @@ pub(super) async fn history(
 }
 
 /// Who held a device. Says so where there are further ones.
-fn holders(view: &OutputStyle, body: &Value) -> Result<u8, CliError> {
+fn holders(view: &OutputStyle, body: &Value, of: &str) -> Result<u8, CliError> {
     let holders = json!({"items": body["holders"]});
     let none = body["holders"].as_array().is_none_or(Vec::is_empty);
     if view.for_humans() && none {
-        complain("No session that you may see held it in that time.\n");
+        complain(match of.starts_with("gpu:") {
+            true => {
+                "No session held it in that time. You are shown the sessions that you may see; administrators are shown all.\n"
+            }
+            false => "Only a GPU has holders. Name one: --of gpu:0\n",
+        });
         return Ok(0);
     }
     print(&view.list(&holders, columns::HOLDERS)?);

@@ -181,6 +181,17 @@ pub fn peak(values: &[Option<f64>]) -> f64 {
     values.iter().flatten().copied().fold(0.0, f64::max)
 }
 
+/// Labels of an axis: one that says the same as the one before it is left empty.
+pub fn once(mut labels: Vec<String>) -> Vec<String> {
+    let kept = labels.clone();
+    for (label, before) in labels.iter_mut().skip(1).zip(&kept) {
+        if label == before {
+            label.clear();
+        }
+    }
+    labels
+}
+
 /// The rows of a table: a time, and each column's value as its scale writes it; a dash where unknown.
 pub fn rows(times: Vec<String>, columns: &[(Scale, &[Option<f64>])]) -> Vec<Vec<String>> {
     let cell = |place: usize, (scale, values): &(Scale, &[Option<f64>])| {
@@ -224,6 +235,12 @@ pub fn means(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_axis_says_each_time_once() {
+        let labels = ["05:46:56", "05:46:56", "05:46:58", "now"].map(str::to_owned);
+        assert_eq!(once(labels.into()), ["05:46:56", "", "05:46:58", "now"]);
+    }
 
     #[test]
     fn an_axis_ends_at_a_round_number_above_its_values() {

@@ -554,7 +554,8 @@ fn drawing(
             "<path class=\"f\" d=\"{line}L{wide} {high}L0 {high}Z\"/><path class=\"l\" d=\"{line}\"/>"
         );
     }
-    if let Some(limit) = limit {
+    // Without a line to hold against it, a limit looks like an alarm.
+    if let Some(limit) = limit.filter(|_| values.len() > 1) {
         let _ = write!(
             out,
             "<path class=\"lim\" d=\"M0 {0:.1}L{wide} {0:.1}\"/>",
@@ -739,6 +740,13 @@ pub fn command(line: &str) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_is_drawn_beside_a_line_alone() {
+        let drawn = |values: &[f64]| strip(values, 2.0, "ci", Some(2.0), "cores");
+        assert!(!drawn(&[]).as_str().contains("lim"), "nothing was measured");
+        assert!(drawn(&[0.5, 1.0]).as_str().contains("lim"));
+    }
 
     #[test]
     fn the_options_of_a_command_stand_in_one_line() {

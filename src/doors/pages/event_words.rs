@@ -82,7 +82,7 @@ fn value(t: Text, clock: &LocalClock, code: &str, kept: &str) -> String {
         return t.courses_told_ends(clock.date(ends));
     }
     if t.language == Language::English {
-        return kept.to_owned();
+        return presenter::state_told(t, kept).unwrap_or_else(|| kept.to_owned());
     }
     let told = match code {
         "gpu.cordoned" | "gpu.uncordoned" => cordon(t, kept),
@@ -385,11 +385,17 @@ mod tests {
             ("operation.succeeded", "image.import"),
             ("operation.accepted", "gpu.test"),
             ("session.running", "running"),
+            ("session.preempted", "pending"),
         ] {
             let told = value(korean, code, kept);
             let latin = told.chars().filter(char::is_ascii_alphabetic).count();
             assert!(latin <= "GPU".len(), "{code} says {told:?} of {kept:?}");
-            assert_eq!(value(Text::default(), code, kept), kept);
+            let english = value(Text::default(), code, kept);
+            match kept {
+                "running" => assert_eq!(english, "Running"),
+                "pending" => assert_eq!(english, "Waiting"),
+                _ => assert_eq!(english, kept),
+            }
         }
     }
 
@@ -400,14 +406,14 @@ mod tests {
                 "session.ended",
                 "stopping",
                 "It was stopped by its user.",
-                "It was stopped by its user. · before: stopping",
+                "It was stopped by its user. · before: Stopping",
                 "이전 상태: 중지하는 중",
             ),
             (
                 "session.running",
                 "preparing",
                 "running",
-                "preparing → running",
+                "Preparing → Running",
                 "준비 중 → 실행 중",
             ),
             ("settings.changed", "7", "9", "7 → 9", "7 → 9"),

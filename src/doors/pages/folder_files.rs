@@ -3,8 +3,8 @@
 
 use api::folder_browsing::FolderCopyBody;
 use api::folders::{
-    FolderEntryQuery, FolderEntryView, FolderMoveBody, FolderRemovalBody, NewFolderDirectoryBody,
-    RemovedEntriesBody, RemovedEntryView,
+    FolderEntryQuery, FolderEntryView, FolderMoveBody, FolderOwnerKind, FolderRemovalBody,
+    NewFolderDirectoryBody, RemovedEntriesBody, RemovedEntryView,
 };
 use askama::Template;
 use axum::Router;
@@ -14,6 +14,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use bytes::BytesMut;
 use rules::codes::FOLDER_SORT_TOO_MANY;
+use rules::folder::FolderKind;
 use rules::folder_path::{FolderEntryKind, MAX_FOLDER_PATH, MAX_FOLDER_TEXT};
 use rules::folder_rights::{FolderRight, FolderVerb};
 use rules::refusal::Refusal;
@@ -32,6 +33,8 @@ use super::authentication::PageCaller;
 use super::components;
 use super::dialog::{self, DialogForm, DialogPage};
 use super::file_form::{FileField, FileForm};
+use super::folder_owners::owner_words;
+use super::folders::right_words;
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
@@ -53,6 +56,12 @@ pub struct FolderFilesPage {
     pub f: PageLayout,
     pub id: String,
     pub folder: String,
+    /// Whose it is and what the one who looks may do; empty for an own one.
+    pub whose: String,
+    /// They see its shares.
+    pub manages: bool,
+    /// They give it away, too.
+    pub gives: bool,
     /// The user who looks may change its files.
     pub writes: bool,
     /// The launch form with the folder in it; None where no session of theirs mounts it.
@@ -300,6 +309,7 @@ async fn read(
     let id = found.folder.id.to_string();
     let known = folders::get(&console.server, caller, &id).await?;
     let writes = known.right >= Some(FolderRight::Rw);
+    let own = known.owner.kind == FolderOwnerKind::User && known.owner.name == caller.name.as_str();
     let base = files_address(&id, &found.path);
     let words = match asked.q.as_str() {
         "" => String::new(),
@@ -320,6 +330,15 @@ async fn read(
         f: layout(console, visit, caller, Nav::Folders),
         folder: found.folder.name.to_string(),
         crumbs: crumbs(t, &id, found.folder.name.as_str(), &found.path),
+        whose: match (own, known.right) {
+            (false, Some(right)) => t.folder_files_whose(
+                owner_words(t, known.owner.kind, &known.owner.name),
+                right_words(t, right),
+            ),
+            _ => String::new(),
+        },
+        manages: known.right == Some(FolderRight::Rwd) && known.kind != FolderKind::Home,
+        gives: known.owned,
         writes,
         launch: launch::mount_of(caller, &known)
             .map(|mount| format!("/sessions/new?mounts={}", responses::encoded(&mount))),

@@ -154,7 +154,7 @@ async fn read(
                 let value = days.to_string();
                 let words = match days {
                     0 => t.folder_shares_for_good().to_owned(),
-                    days => t.folder_shares_days(days),
+                    days => t.folder_shares_days(*days),
                 };
                 let is_chosen = typed.days == value || *days == 0 && typed.days.is_empty();
                 Choice::new(&value, &words, is_chosen)
@@ -186,8 +186,13 @@ async fn share(
     };
     let refusal = match sharing::create(&console.server, &caller, &id, asked, None).await {
         Ok(made) => {
+            // A user is asked first; the members of a project have it at once.
+            let word = match made.value.accepted_at {
+                Some(_) => "folder-shared",
+                None => "folder-asked",
+            };
             let with = made.value.user.or(made.value.project).unwrap_or_default();
-            return responses::see_with(&sharing_of(&id), "folder-shared", &with);
+            return responses::see_with(&sharing_of(&id), word, &with);
         }
         Err(Failure::Refusal(refusal)) => refusal,
         Err(fault) => return super::failed(&console, &visit, &caller, Nav::Folders, &fault),

@@ -119,6 +119,8 @@ pub struct SharedFolderRow {
     pub is_ready: bool,
     /// It can be moved to the trash.
     pub trashes: bool,
+    /// It can be given to another owner.
+    pub gives: bool,
     /// It can be restored.
     pub is_back: bool,
 }
@@ -303,6 +305,7 @@ fn shared_row(
         size: folder.bytes.map_or_else(String::new, components::size),
         is_ready: folder.state == FolderState::Ready,
         trashes: manages && folder.state == FolderState::Ready,
+        gives: folder.owned,
         is_back: manages && folder.state == FolderState::Trashed,
     }
 }

@@ -81,6 +81,8 @@ pub struct HolderRow {
 pub struct HistoryAddress {
     pub of: String,
     pub range: String,
+    /// `holders` asks the file for who held the device; anything else for the points.
+    pub what: String,
 }
 
 /// Which charts a history has.
@@ -126,6 +128,7 @@ async fn mistyped(
     let usual = HistoryAddress {
         of: String::new(),
         range: asked.range.clone(),
+        ..HistoryAddress::default()
     };
     let page = match asked.of.is_empty() {
         true => None,
@@ -151,7 +154,7 @@ fn subject(t: Text, gpus: &[Choice], users: &[Choice], of: &str) -> Option<Choic
     })
 }
 
-/// `GET /history/export`: the points as CSV, with times in UTC, sizes in bytes and numbers as they are.
+/// `GET /history/export`: the points, or who held the device, as CSV, with times in UTC, sizes in bytes and numbers as they are.
 pub async fn export(
     State(console): State<PagesContext>,
     visit: RequestContext,
@@ -160,8 +163,11 @@ pub async fn export(
 ) -> Response {
     match asked_of(&console.server, &caller, &asked).await {
         Ok(history) => {
-            let file = csv::history(&history).into_bytes();
-            download::bytes(&csv::history_name(&history), csv::KIND, file)
+            let (name, file) = match asked.what.as_str() {
+                "holders" => (csv::holders_name(&history), csv::holders(&history.holders)),
+                _ => (csv::history_name(&history), csv::history(&history)),
+            };
+            download::bytes(&name, csv::KIND, file.into_bytes())
         }
         Err(failure) => {
             let frame = layout(&console, &visit, &caller, Nav::History);
@@ -287,6 +293,7 @@ pub fn view(t: Text, clock: &LocalClock, history: &History, parts: HistoryParts)
     });
     if history.points.is_empty() {
         return HistoryView {
+            period: t.history_period(clock.date(history.from), clock.date(history.until)),
             holders,
             ..HistoryView::default()
         };
@@ -310,6 +317,7 @@ pub fn view(t: Text, clock: &LocalClock, history: &History, parts: HistoryParts)
         HistoryRange::LastWeek => clock.date(history.until),
         _ => t.metrics_now().to_owned(),
     });
+    let x = charts::once(x);
     let mut head = vec![t.history_time().to_owned()];
     let mut columns: Vec<(Scale, &[Option<f64>])> = Vec::new();
     let mut figures = Vec::new();
@@ -604,11 +612,9 @@ mod tests {
             HistoryParts::First,
         );
         assert_eq!((first.figures.len(), first.head.len()), (1, 3));
-        assert!(
-            view(t, &clock, &history("site", &[]), HistoryParts::All)
-                .figures
-                .is_empty()
-        );
+        let none = view(t, &clock, &history("site", &[]), HistoryParts::All);
+        assert!(none.figures.is_empty());
+        assert!(none.period.contains("14 Jan"), "{}", none.period);
     }
 
     #[test]

@@ -55,7 +55,7 @@ use crate::doors::launch_texts::{LaunchTexts, TextBox};
 use crate::doors::text::{Text, codes};
 
 pub use card::{GpuPicker, NamedShare, PartitionChoice, gib, worth};
-pub use folder_chips::mount_of;
+pub use folder_chips::{FolderChip, mount_of};
 use sizes::PickedSize;
 pub use sizes::{NamedSize, SizePicker};
 
@@ -84,7 +84,7 @@ pub struct LaunchPage {
     /// Resource groups to choose from; empty where the reader may use one.
     pub groups: Vec<String>,
     /// Mounts that a click puts into the form.
-    pub mounts: Vec<String>,
+    pub mounts: Vec<FolderChip>,
     /// The projects to choose from; empty where there is one.
     pub projects: ChoiceField,
     /// Whether the reader may launch for members of a project.
@@ -1200,8 +1200,9 @@ impl There<'_> {
         devices.chain(other).collect()
     }
 
-    /// The devices that a request that waits would need: those with the most free room on the machine where it is
-    /// drawn, or the first one that has a partition of the profile. Empty where it wants no device.
+    /// The devices that a request that waits would need and that have no room for it, on the machine where it is drawn:
+    /// those that are free first by the time limits of what holds them, then those with the most free room; or the first
+    /// one that has a partition of the profile. Empty where it wants no device.
     fn needed(&self, t: Text, demand: &Demand) -> Vec<NeededDevice<'_>> {
         let Some(machine) = presenter::needed_on(self.machines, demand) else {
             return Vec::new();
@@ -1225,12 +1226,32 @@ impl There<'_> {
         shares.extend(Some(GpuShare(demand.gpu.0 % WHOLE.0)).filter(|rest| *rest > GpuShare::ZERO));
         let here = |gpu: &&Gpu| gpu.node == machine.id && gpu.partitions.is_empty();
         let mut devices: Vec<&Gpu> = self.devices.iter().filter(here).collect();
-        devices.sort_by_key(|gpu| (std::cmp::Reverse(gpu.share_free), gpu.index));
-        let ids = devices.into_iter().map(|gpu| gpu.id.as_str());
-        ids.zip(shares)
-            .map(|(id, share)| {
+        // None: something on it has no end that the reader knows.
+        let free_at = |gpu: &Gpu| -> Option<Timestamp> {
+            let held = machine.slices.iter().filter(|slice| {
+                let mut parts = slice.devices.iter();
+                parts.any(|part| part.index == gpu.index)
+            });
+            let ends: Option<Vec<Timestamp>> = held.map(|slice| slice.until).collect();
+            ends.and_then(|ends| ends.into_iter().max())
+        };
+        let wanted = shares.first().copied().unwrap_or(WHOLE);
+        devices.sort_by_key(|gpu| {
+            let end = free_at(gpu);
+            let room = std::cmp::Reverse(gpu.share_free);
+            (gpu.share_free < wanted, end.is_none(), end, room, gpu.index)
+        });
+        let lacking = devices.into_iter().zip(shares);
+        lacking
+            .filter(|(gpu, share)| gpu.share_free < *share)
+            .map(|(gpu, share)| {
                 let words = t.preview_would_need(gpus::share(share));
-                (id, words, u64::from(share.0), u64::from(WHOLE.0))
+                (
+                    gpu.id.as_str(),
+                    words,
+                    u64::from(share.0),
+                    u64::from(WHOLE.0),
+                )
             })
             .collect()
     }

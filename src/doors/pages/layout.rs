@@ -135,6 +135,8 @@ pub struct PageLayout {
     pub waiting: u64,
     /// Notices of the user's own sessions that they have not read.
     pub unread: u64,
+    /// Folders that are offered to the user and wait for their answer.
+    pub offered: u64,
     /// Things that need an administrator's attention; 0 for everybody else.
     pub attention: u64,
     /// Nodes that take no new sessions, for those who are about to launch one.

@@ -215,6 +215,12 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
                 raised.join(" · "),
             )
         }
+        NoticeKind::FolderOffered(owner) => (
+            "folder",
+            "warn",
+            t.notices_folder_offered(owner.as_str()),
+            String::new(),
+        ),
         NoticeKind::WillEnd(at) => (
             "hourglass",
             "warn",
@@ -268,10 +274,12 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
         href: match (&notice.about, &notice.session, &notice.name) {
             (about, ..) if is_of_reservation(about) => Some("/reservations".to_owned()),
             (NoticeKind::BudgetWarned(id, _), ..) => Some(format!("/budgets/{id}")),
-            (NoticeKind::StorageWarned(_), ..) => Some("/folders".to_owned()),
             (NoticeKind::LimitRaised(..), ..) => Some("/me".to_owned()),
             (NoticeKind::AccountEnds(_), ..) => Some("/me".to_owned()),
             (NoticeKind::SignUpsWait(_), ..) => Some("/sign-ups".to_owned()),
+            (NoticeKind::StorageWarned(_) | NoticeKind::FolderOffered(_), ..) => {
+                Some("/folders".to_owned())
+            }
             (about, None, Some(_)) if is_of_course(about) => Some("/courses".to_owned()),
             (_, Some(session), Some(_)) => Some(format!("/sessions/{session}")),
             _ => None,

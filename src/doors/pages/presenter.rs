@@ -302,11 +302,14 @@ fn rack(
         figure_note: t.common_free(amount(left)),
         left: amount(left),
         closed: machine.silent || !machine.schedulable,
-        hit: ghost.is_some(),
+        hit: matches!(ghost, Some(GhostSlice::Gets(_))),
     };
     if let Some(GhostSlice::Needs(demand)) = ghost {
         let wanted = wanted(demand);
-        row.need(t.preview_would_need(amount(wanted)), wanted, whole);
+        // Where there is room, it waits for something else.
+        if wanted > left {
+            row.need(t.preview_would_need(amount(wanted)), wanted, whole);
+        }
     }
     row
 }
@@ -736,20 +739,27 @@ pub fn told_event(t: Text, event: &EventView) -> Option<(&'static str, &'static 
 
 /// What an event says of before or after, in the reader's language: a state, or the sentence that was written then.
 pub fn told(t: Text, words: &str) -> String {
-    // A launch with sudo says so behind its state.
-    let with_sudo = words.strip_suffix(", sudo");
-    if let Some(state) = with_sudo.filter(|state| SessionState::parse(state).is_some()) {
-        return format!("{}, sudo", told(t, state));
-    }
-    match SessionState::parse(words) {
-        _ if t.language == Language::English => words.to_owned(),
-        Some(SessionState::Pending) => t.state_waiting().to_owned(),
-        Some(SessionState::Scheduled | SessionState::Preparing) => t.state_preparing().to_owned(),
-        Some(SessionState::Running) => t.state_running().to_owned(),
-        Some(SessionState::Stopping) => t.state_stopping().to_owned(),
-        Some(SessionState::Ended) => t.timeline_ended().to_owned(),
+    match state_told(t, words) {
+        Some(state) => state,
+        None if t.language == Language::English => words.to_owned(),
         None => codes::stored(t, words),
     }
+}
+
+/// A state of a session as pages call it; None for other words.
+pub fn state_told(t: Text, words: &str) -> Option<String> {
+    // A launch with sudo says so behind its state.
+    if let Some(state) = words.strip_suffix(", sudo") {
+        return state_told(t, state).map(|state| format!("{state}, sudo"));
+    }
+    let state = match SessionState::parse(words)? {
+        SessionState::Pending => t.state_waiting(),
+        SessionState::Scheduled | SessionState::Preparing => t.state_preparing(),
+        SessionState::Running => t.state_running(),
+        SessionState::Stopping => t.state_stopping(),
+        SessionState::Ended => t.timeline_ended(),
+    };
+    Some(state.to_owned())
 }
 
 /// The steps of one life, oldest first, each with how long it took until the next.
@@ -1073,6 +1083,10 @@ mod tests {
             cpu: CpuShare(200),
             ..Demand::default()
         };
+        let needs = Some(GhostSlice::Needs(&wanted));
+        let [roomy, _] = small_racks(Text::default(), &Hues::default(), &machine, needs);
+        let is_drawn = roomy.blocks.iter().any(|b| b.kind == BlockKind::Needed);
+        assert!(!is_drawn && !roomy.hit, "there is room for it");
         let [ghost, _] = small_racks(
             Text::default(),
             &Hues::default(),

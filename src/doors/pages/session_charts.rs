@@ -149,6 +149,7 @@ pub fn view(
         SessionState::Ended => clock.second(last.at),
         _ => t.metrics_now().to_owned(),
     });
+    let x = charts::once(x);
     let mut view = HistoryView {
         head: vec![t.history_time().to_owned()],
         ..HistoryView::default()

@@ -43,6 +43,8 @@ pub struct SettingsPage {
 
 /// Settings of one subject.
 pub struct SettingGroup {
+    /// Of its title, for links to it; no key of a setting is called so.
+    pub id: String,
     pub title: &'static str,
     /// A form below it sends a test mail.
     pub tries_mail: bool,
@@ -391,6 +393,7 @@ pub fn page(
     let groups: Vec<SettingGroup> = GROUPS
         .iter()
         .map(|(name, keys)| SettingGroup {
+            id: format!("group-{name}"),
             title: group(t, name),
             tries_mail: *name == "mail",
             rows: keys.iter().filter_map(&mut row).collect(),

@@ -89,7 +89,9 @@ pub struct BackupFields {
     pub keep: u32,
     /// One is set; the form may leave it.
     pub has_passphrase: bool,
-    /// Shown at once: nothing is scheduled yet, or something typed was refused.
+    /// Why the one that is set cannot be read; empty where it can.
+    pub passphrase_fault: String,
+    /// Shown at once: nothing is scheduled yet, something typed was refused, or no passphrase can be read.
     pub open: bool,
 }
 
@@ -457,6 +459,7 @@ fn backups_of(visit: &RequestContext, standing: &BackupStanding, now: Timestamp)
         is_scheduled: standing.due_at.is_some(),
         plan: match standing.due_at {
             None => t.backups_plan_off(u64::from(standing.keep)),
+            Some(_) if standing.passphrase_fault.is_some() => t.backups_plan_fails().to_owned(),
             Some(due) => t.backups_plan(
                 u64::from(standing.every_hours),
                 u64::from(standing.keep),
@@ -477,7 +480,13 @@ fn backups_of(visit: &RequestContext, standing: &BackupStanding, now: Timestamp)
             },
             keep: standing.keep,
             has_passphrase: standing.has_passphrase,
-            open: standing.directory.is_none() || visit.refused.is_some(),
+            passphrase_fault: standing
+                .passphrase_fault
+                .as_ref()
+                .map_or_else(String::new, |fault| codes::refusal(t, fault)),
+            open: standing.directory.is_none()
+                || standing.passphrase_fault.is_some()
+                || visit.refused.is_some(),
         },
     }
 }

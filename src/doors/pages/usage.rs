@@ -45,6 +45,8 @@ pub struct UsagePage {
     pub next: Option<MonthLink>,
     pub groupings: Vec<Choice>,
     pub export: String,
+    /// The history of the first GPU, from which the others are chosen; None without any.
+    pub by_gpu: Option<String>,
     pub simulated: bool,
     pub view: HistoryView,
     pub table: DataTable,
@@ -135,7 +137,7 @@ async fn read(
     let mut state = TableState::read(PATH, &FILTERS, asked);
     let used = used(console, caller, &state).await?;
     let several = tenancy::domains(&console.server, caller).await?.len() > 1;
-    let simulated = gpus::list(&console.server, caller).await?.items;
+    let devices = gpus::list(&console.server, caller).await?.items;
     let zone = &caller.time_zone;
     let month = UsageMonth::of(used.from, zone);
     let present = UsageMonth::of(console.server.clock().now(), zone);
@@ -185,7 +187,11 @@ async fn read(
         next,
         groupings,
         export: state.beside("/usage/export"),
-        simulated: simulated.iter().any(|gpu| gpu.simulated),
+        by_gpu: devices.first().map(|gpu| {
+            let of = responses::encoded(&format!("gpu:{}", gpu.id));
+            format!("/history?of={of}&range=month")
+        }),
+        simulated: devices.iter().any(|gpu| gpu.simulated),
         view: view(t, &used, month, month == present),
         table: DataTable::new(t, &state, &columns, "gpu", rows, total, empty),
     })

@@ -236,6 +236,8 @@ mod tests {
             let refusal = devices(text).expect_err(text);
             assert!(!refusal.hint.is_empty(), "{text}: {refusal}");
         }
+        let number = devices("2").expect_err("a number is no model");
+        assert!(number.hint.contains("H100:2"), "{number}");
     }
 
     #[test]

@@ -20,9 +20,9 @@ pub const MAX_MOUNT_PATH: usize = 255;
 /// What every user's home folder is called.
 pub const HOME: &str = "home";
 /// Where a home folder appears inside; in the environment `host` it is the user's home.
-const HOME_TARGET: &str = "/home/work";
+pub const HOME_TARGET: &str = "/home/work";
 /// Where the others appear when no place is named.
-const FOLDERS_TARGET: &str = "/folders";
+pub const FOLDERS_TARGET: &str = "/folders";
 /// Directories at the root of a session's file system that no folder covers: the system's own programs and settings, what
 /// the kernel shows, and what holds a session to its share of a GPU.
 const KEPT_DIRECTORIES: [&str; 14] = [

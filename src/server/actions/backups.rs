@@ -84,6 +84,7 @@ pub async fn schedule(
     }
     // What failed before was another directory or passphrase.
     server.backups().set_failure(None);
+    server.diagnostics().look_again();
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use api::folders::FolderInvitationView;
 use api::notices::{NoticeTopic, NoticeView, NoticeWord};
 use rules::folder_rights::leads;
 use rules::grants::GrantScope;
@@ -19,6 +20,7 @@ use rules::units::Timestamp;
 use rules::users::ACCOUNT_WARNING_SECONDS;
 
 use super::allowed;
+use super::folders::sharing;
 use super::reservations::open_requests;
 use super::resource_groups::seen_ids;
 use super::sign_ups;
@@ -80,7 +82,7 @@ impl OwnNotice {
             | NoticeKind::ReservationExpired => NoticeTopic::ReservationDecided,
             NoticeKind::CourseWarned(_) | NoticeKind::CourseMessage(_) => NoticeTopic::Course,
             NoticeKind::BudgetWarned(..) | NoticeKind::LimitRaised(..) => NoticeTopic::Budget,
-            NoticeKind::StorageWarned(_) => NoticeTopic::Storage,
+            NoticeKind::StorageWarned(_) | NoticeKind::FolderOffered(_) => NoticeTopic::Storage,
             NoticeKind::WillEnd(_) | NoticeKind::AccountEnds(_) => NoticeTopic::WillEnd,
             NoticeKind::SignUpsWait(_) => NoticeTopic::SignUp,
             NoticeKind::Maintenance(_) => NoticeTopic::Maintenance,
@@ -125,6 +127,8 @@ pub enum NoticeKind {
     StorageWarned(u64),
     /// These limits of the reader's are raised until then. It stands in the console alone.
     LimitRaised(PolicyLimits, Timestamp),
+    /// A folder is offered to the reader, who has not answered; its owner.
+    FolderOffered(String),
     /// Its time limit ends it then.
     WillEnd(Timestamp),
     /// The account of the reader ends then.
@@ -182,6 +186,8 @@ pub(crate) fn of(
     all.extend(requests.map(|one| sign_ups_wait(one, read_at)));
     let account = account_end(view, user, now)?;
     all.extend(account.map(|end| account_ends(end, read_at)));
+    let offers = sharing::offers(view, caller, now)?.into_iter();
+    all.extend(offers.map(|offer| offered(offer, read_at)));
     let closed = closed_nodes(view, caller)?;
     all.extend(closed.into_iter().map(|row| maintenance(row, read)));
     let ending = view.ending_before(user, told_until(now), MAX_SHOWN)?;
@@ -371,6 +377,7 @@ fn view(notice: OwnNotice) -> NoticeView {
             let told = format!("{} until {until}", limits.told());
             (NoticeWord::LimitRaised, None, None, Some(told))
         }
+        NoticeKind::FolderOffered(owner) => (NoticeWord::FolderOffered, None, None, Some(owner)),
         NoticeKind::WillEnd(_) => plain(NoticeWord::WillEnd),
         NoticeKind::AccountEnds(_) => plain(NoticeWord::AccountEnds),
         NoticeKind::SignUpsWait(count) => {
@@ -408,6 +415,9 @@ pub fn unread(server: &Server, caller: &Caller) -> u64 {
         let raised = view.allowances_to(user, MAX_COUNTED)?;
         let raised = raised.iter().filter(|row| is_news(row, caller, read_at));
         let raised = raised.count() as u64;
+        let offers = sharing::offers(view, caller, now)?;
+        let offers = offers.iter().filter(|offer| offer.created_at > read_at);
+        let offers = offers.count() as u64;
         let closed = closed_nodes(view, caller)?;
         let closed = closed.iter().filter(|row| is_new(row, read)).count() as u64;
         let ending = view.ending_before(user, told_until(now), MAX_COUNTED)?;
@@ -418,7 +428,7 @@ pub fn unread(server: &Server, caller: &Caller) -> u64 {
         let account = u64::from(account.is_some_and(|end| is_account_end_new(end, read_at)));
         let requests = sign_ups::waiting_requests(view, caller)?;
         let requests = u64::from(requests.is_some_and(|(_, newest)| newest > read_at));
-        let told = count + asked + requests + warned + storage + raised + account + closed;
+        let told = count + asked + requests + warned + storage + raised + account + offers + closed;
         let all = told + new.count() as u64;
         Ok(all.min(u64::from(MAX_COUNTED)))
     });
@@ -542,6 +552,19 @@ fn limit_raised(row: AllowanceRecord, unread: bool) -> OwnNotice {
         session: None,
         name: None,
         unread,
+    }
+}
+
+/// It is told until it is answered; it is new until the reader read it.
+fn offered(offer: FolderInvitationView, read_at: Timestamp) -> OwnNotice {
+    OwnNotice {
+        key: format!("offer {}", offer.id),
+        event: None,
+        at: offer.created_at,
+        about: NoticeKind::FolderOffered(offer.owner.name),
+        session: None,
+        name: Some(offer.name.to_string()),
+        unread: offer.created_at > read_at,
     }
 }
 

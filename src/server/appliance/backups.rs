@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::{Bytes, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -34,6 +35,9 @@ pub struct BackupStanding {
     /// A file with their passphrase is set.
     #[serde(skip)]
     pub has_passphrase: bool,
+    /// Why the passphrase that is set cannot be read; None where it can, and where none is set.
+    #[serde(skip)]
+    pub passphrase_fault: Option<Refusal>,
     /// Hours between two scheduled ones; 0: none is scheduled.
     pub every_hours: u32,
     pub keep: u32,
@@ -73,7 +77,7 @@ impl BackupState {
     }
 }
 
-/// Looks at the directory of backups. Costs a read of each one's header.
+/// Looks at the directory of backups and at the passphrase file. Costs a read of each one's header.
 pub(crate) fn standing(server: &Server) -> BackupStanding {
     let settings = server.settings();
     let files = settings
@@ -96,6 +100,10 @@ pub(crate) fn standing(server: &Server) -> BackupStanding {
         directory: settings.backup_dir.clone(),
         usual_directory: settings.data.join("backups"),
         has_passphrase: settings.backup_passphrase_file.is_some(),
+        passphrase_fault: settings
+            .backup_passphrase_file
+            .as_deref()
+            .and_then(|file| backup::Passphrase::read(file).err()),
         every_hours,
         keep: settings.backup_keep,
         files,

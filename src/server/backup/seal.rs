@@ -78,8 +78,10 @@ impl Passphrase {
     /// The first line of a file that only its owner may read.
     pub fn read(path: &std::path::Path) -> Result<Self, Refusal> {
         use std::os::unix::fs::PermissionsExt as _;
-        let unreadable =
-            |error: io::Error| refusals::backup_passphrase_unreadable(path.display(), &error);
+        let unreadable = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => refusals::backup_passphrase_file_gone(path.display()),
+            _ => refusals::backup_passphrase_unreadable(path.display(), &error),
+        };
         let mode = std::fs::metadata(path)
             .map_err(unreadable)?
             .permissions()

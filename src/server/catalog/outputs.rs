@@ -46,6 +46,8 @@ pub(crate) struct ToldReaders {
     pub(crate) concerns_leads: bool,
     /// A node went into maintenance: owners of live sessions are told.
     pub(crate) concerns_live: bool,
+    /// A folder was shared: users who are asked first are told.
+    pub(crate) concerns_asked: bool,
     /// The newest event that was looked at, and when it happened.
     pub(crate) seen: u64,
     pub(crate) seen_at: Timestamp,
@@ -85,6 +87,7 @@ const TOLD_OWNER: [&str; 12] = [
 ];
 const ASKED: &str = "reservation.asked";
 const MAINTENANCE_BEGAN: &str = "node.maintenance-began";
+const SHARED: &str = "folder.shared";
 
 impl ReadTransaction<'_> {
     /// How far an output is; None for one that never looked.
@@ -125,6 +128,7 @@ impl ReadTransaction<'_> {
                     told.owners.extend(owner);
                 }
                 MAINTENANCE_BEGAN => told.concerns_live = true,
+                SHARED => told.concerns_asked = true,
                 code if TOLD_OWNER.contains(&code) => told.owners.extend(owner),
                 _ => {}
             }
@@ -140,6 +144,18 @@ impl ReadTransaction<'_> {
     pub(crate) fn owners_ending_before(&self, until: Timestamp) -> Result<Vec<UserId>, Failure> {
         let mut statement = self.connection.prepare_cached(ENDING_OWNERS)?;
         let rows = statement.query_map([until.as_millis()], owner_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Users to whom a folder was offered since then, who have not answered. Costs a visit of each share.
+    pub(crate) fn users_asked_since(&self, since: Timestamp) -> Result<Vec<UserId>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select distinct user as owner
+             from folder_share
+             where accepted_at is null
+             and created_at >= ?1",
+        )?;
+        let rows = statement.query_map([since.as_millis()], owner_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 

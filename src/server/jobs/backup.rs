@@ -58,6 +58,7 @@ fn make_and_note(server: &Server, directory: &Path, actor: &str) -> Result<Backu
     let (code, after) = match &done {
         Ok(file) => {
             server.backups().set_failure(None);
+            server.diagnostics().look_again();
             ("backup.made", file.name.clone())
         }
         Err(failure) => {

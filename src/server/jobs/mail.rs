@@ -222,6 +222,9 @@ fn news(
     if told.concerns_live {
         readers.extend(view.owners_of_live()?);
     }
+    if told.concerns_asked {
+        readers.extend(view.users_asked_since(progress.seen_at)?);
+    }
     for user in view.owners_ending_before(notices::told_until(now))? {
         if has_new_end(view, user, now)? {
             readers.insert(user);

@@ -335,6 +335,29 @@ fn a_lost_machine_comes_back_by_one_command() {
 }
 
 #[test]
+fn a_start_with_a_wrong_file_or_model_is_refused_before_a_state_is_made() {
+    let house = House::new();
+    for (line, code, way) in [
+        (
+            "serve --config missing.toml",
+            "setting.file-missing",
+            "config sample",
+        ),
+        (
+            "serve --simulate-gpus 2",
+            "gpu.simulation-invalid",
+            "H100:2",
+        ),
+    ] {
+        let said = house.say(line);
+        assert_ne!(said.code, Some(0), "{line}");
+        let is_told = said.err.contains(code) && said.err.contains(way);
+        assert!(is_told, "{line}: {}", said.err);
+    }
+    assert!(!house.path("data/catalog.sqlite").exists());
+}
+
+#[test]
 fn a_state_that_is_open_to_others_or_of_the_future_stops_the_start_with_a_way_out() {
     let mut house = House::new();
     house.start();

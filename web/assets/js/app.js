@@ -105,6 +105,9 @@ const modules = () => {
 };
 document.addEventListener("htmx:after:swap", modules);
 
+// Picking from such a list shows it; the button beside it is for those without script.
+document.addEventListener("change", (event) => event.target.closest("select[data-go]")?.form.requestSubmit());
+
 // ---- copying -------------------------------------------------------------------------------------
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");

@@ -78,6 +78,4 @@ export function attach(part) {
   });
   document.addEventListener("htmx:after:swap", ready);
   ready();
-  // Picking a subject shows it; the button is for those without script.
-  for (const pick of document.querySelectorAll("select[data-go]")) pick.addEventListener("change", () => pick.form.requestSubmit());
 }

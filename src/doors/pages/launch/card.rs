@@ -469,4 +469,28 @@ mod tests {
         assert_eq!(needed, [vec![], vec![(words, 10 << 10)]]);
         assert!(rows[1].hit && !rows[0].hit);
     }
+
+    #[test]
+    fn a_request_that_waits_is_drawn_where_it_lacks_room_and_nowhere_else() {
+        let full = Gpu {
+            share_free: GpuShare::ZERO,
+            ..gpu(0, &[])
+        };
+        let gpus = [full, gpu(1, &[])];
+        let there = There {
+            policy: SharePolicy::default(),
+            machines: &[node(&gpus)],
+            devices: &gpus,
+        };
+        let answer = answer(Verdict::Wait, Vec::new());
+        for (hundredths, lacking) in [(100, 0), (200, 1)] {
+            let demand = Demand {
+                gpu: GpuShare(hundredths),
+                ..Demand::default()
+            };
+            let rows = there.rows(Text::default(), Some(&answer), &demand, Vec::new());
+            let lacks = rows.iter().filter(|row| row.hit).count();
+            assert_eq!(lacks, lacking, "{hundredths}");
+        }
+    }
 }

@@ -2,13 +2,21 @@
 //! words are those of a mount. Decides nothing; a mount is checked where every other launch is.
 
 use api::folders::FolderView;
-use rules::folder::{FolderState, HOME};
+use rules::folder::{FOLDERS_TARGET, FolderState, HOME, HOME_TARGET};
 use rules::folder_rights::FolderRight;
 use server::Failure;
 use server::access::Caller;
 use server::actions::folders;
 
 use super::super::PagesContext;
+
+/// A folder that is offered.
+pub struct FolderChip {
+    /// As a line of the field has it.
+    pub mount: String,
+    /// Where inside it is mounted.
+    pub place: String,
+}
 
 /// Further ones are typed.
 const MAX_CHIPS: usize = 12;
@@ -17,7 +25,7 @@ const MAX_CHIPS: usize = 12;
 pub(super) async fn offered(
     console: &PagesContext,
     caller: &Caller,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<FolderChip>, Failure> {
     let own = folders::own(&console.server, caller).await?;
     let shared = folders::shared(&console.server, caller).await?;
     let known = own.iter().chain(&shared);
@@ -25,7 +33,19 @@ pub(super) async fn offered(
     let others = mounts.filter(|mount| mount != HOME);
     // The first session that mounts home makes it.
     let all = std::iter::once(HOME.to_owned()).chain(others);
-    Ok(all.take(MAX_CHIPS).collect())
+    Ok(all.take(MAX_CHIPS).map(chip).collect())
+}
+
+fn chip(mount: String) -> FolderChip {
+    let folder = mount.trim_end_matches(":ro");
+    let name = folder.rsplit('/').next().unwrap_or(folder);
+    FolderChip {
+        place: match name {
+            HOME => HOME_TARGET.to_owned(),
+            name => format!("{FOLDERS_TARGET}/{name}"),
+        },
+        mount,
+    }
 }
 
 /// A folder as the reader's launch names it, read-only where its share is; None where they mount it in no session.

@@ -3,7 +3,7 @@
 
 use api::presets::PresetView;
 use api::sessions::Resources;
-use rules::units::Bytes;
+use rules::units::{Bytes, GpuShare};
 use serde_json::{Map, Value};
 use server::Failure;
 use server::access::Caller;
@@ -17,6 +17,9 @@ use crate::doors::text::{Language, Text};
 /// Sizes that stand side by side; of more, one is picked from a list. Higher: the row of a phone is a page. Lower: a
 /// usual set needs a click more.
 const CHIP_COUNT: usize = 8;
+/// The usual size that has a share of a GPU, and how much. Higher: few fit on one. Lower: small models do not.
+const WITH_GPU: &str = "gpu";
+const USUAL_SHARE: GpuShare = GpuShare(25);
 
 /// The sizes of a form.
 #[derive(Default)]
@@ -234,7 +237,8 @@ fn of_preset(t: Text, preset: PresetView) -> OfferedSize {
     }
 }
 
-/// Sizes that fit this box: three usual ones, and half of the largest machine.
+/// Sizes that fit this box: three usual ones, one with a share of a GPU where there is one to share, and half of the
+/// largest machine.
 fn usual(t: Text, machines: &[NodeOverview]) -> Vec<OfferedSize> {
     let largest = machines.iter().max_by_key(|machine| machine.memory);
     let half = largest.map(|machine| {
@@ -242,6 +246,11 @@ fn usual(t: Text, machines: &[NodeOverview]) -> Vec<OfferedSize> {
         let gib = (machine.memory.0 / 2) >> 30;
         ("half", t.launch_half(), cores, gib.max(1))
     });
+    let shares = largest.is_some_and(|machine| {
+        let mut devices = machine.devices.iter();
+        devices.any(|device| !device.is_partitioned())
+    });
+    let with_gpu = shares.then(|| (WITH_GPU, t.launch_with_gpu(), 1, 4));
     let fits = |cpu: u32, gib: u64| {
         largest
             .is_none_or(|machine| machine.cpu.0 >= cpu * 100 && machine.memory >= Bytes::gib(gib))
@@ -252,14 +261,23 @@ fn usual(t: Text, machines: &[NodeOverview]) -> Vec<OfferedSize> {
         ("large", t.launch_large(), 4, 16),
     ]
     .into_iter()
+    .chain(with_gpu)
     .filter(|(_, _, cpu, gib)| fits(*cpu, *gib))
     .chain(half)
-    .map(|(value, name, cores, gib)| OfferedSize {
-        value: value.to_owned(),
-        name: name.to_owned(),
-        note: format!("{cores} CPU · {gib} GiB"),
-        fills: vec![("cpu", cores.to_string()), ("memory", gib.to_string())],
-        is_preset: false,
+    .map(|(value, name, cores, gib)| {
+        let mut note = format!("{cores} CPU · {gib} GiB");
+        let mut fills = vec![("cpu", cores.to_string()), ("memory", gib.to_string())];
+        if value == WITH_GPU {
+            note.push_str(&format!(" · {}", presenter::gpu_amount(t, USUAL_SHARE)));
+            fills.push(("gpu", USUAL_SHARE.to_string()));
+        }
+        OfferedSize {
+            value: value.to_owned(),
+            name: name.to_owned(),
+            note,
+            fills,
+            is_preset: false,
+        }
     })
     .collect()
 }

@@ -389,6 +389,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                     operation: String::new(),
                     is_ready: true,
                     trashes: true,
+                    gives: false,
                     is_back: false,
                 })
                 .into_iter()
@@ -530,6 +531,9 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             f: layout(t, Nav::Folders, false),
             id: "0199f0a3-6c1e-7d40".into(),
             folder: "data".into(),
+            whose: String::new(),
+            manages: true,
+            gives: true,
             writes: true,
             launch: Some("/sessions/new?mounts=data".into()),
             crumbs: crumbs(&[t.folders_title(), "data", "train"]),
@@ -898,6 +902,7 @@ fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
         sessions: 7,
         waiting: 2,
         unread: 3,
+        offered: 0,
         attention: 2,
         audits: true,
         announces: true,
@@ -2215,7 +2220,16 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
         },
         texts: LaunchTexts::default().boxes(t),
         groups: Vec::new(),
-        mounts: vec!["home".into(), "data".into(), "kim/images:ro".into()],
+        mounts: [
+            ("home", "/home/work"),
+            ("data", "/folders/data"),
+            ("kim/images:ro", "/folders/images"),
+        ]
+        .map(|(mount, place)| launch::FolderChip {
+            mount: mount.into(),
+            place: place.into(),
+        })
+        .into(),
         name_hint: "calm-otter".into(),
         runtime: UsualRuntime {
             hint: "12h".into(),
@@ -3283,6 +3297,7 @@ fn system(t: Text, tab: system::SystemTab, well: bool) -> SystemPage {
                 every_hours: 24,
                 keep: 7,
                 has_passphrase: well,
+                passphrase_fault: String::new(),
                 open: !well,
             },
         },

@@ -7,7 +7,7 @@ use server::actions::installation::Report;
 use server::actions::{backups, users};
 
 use super::super::PagesContext;
-use super::super::attention;
+use super::super::attention::{self, AttentionRow};
 use super::super::request_context::RequestContext;
 use super::{Looked, NextTask, WizardView, facts};
 use crate::doors::text::{Text, codes};
@@ -22,7 +22,10 @@ pub(super) async fn next_tasks(
     let accounts = users::list(&console.server, caller).await?.len() as u64;
     let backed_up = backups::standing(&console.server, caller).await;
     let backups = match backed_up {
-        Ok(standing) if standing.due_at.is_some() => t.wizard_next_backups_on(),
+        Ok(standing) if standing.due_at.is_some() => match standing.passphrase_fault {
+            None => t.wizard_next_backups_on(),
+            Some(_) => t.wizard_next_backups_locked(),
+        },
         _ => t.wizard_next_backups_off(),
     };
     let gpus = report
@@ -125,6 +128,26 @@ fn devices(t: Text, report: &Report) -> Vec<(String, String)> {
         .collect()
 }
 
+/// What is not well in one line, with what would mend it.
+fn looked(row: AttentionRow) -> Looked {
+    let text = match row.text.is_empty() {
+        true => row.title,
+        false => format!("{}: {}", row.title, row.text),
+    };
+    let remedy = match row.fix.is_empty() {
+        true => row.commands.join(", "),
+        false => row.fix,
+    };
+    Looked {
+        icon: row.icon,
+        tone: row.tone,
+        text: match text.contains(&remedy) {
+            true => text,
+            false => format!("{text} {remedy}"),
+        },
+    }
+}
+
 /// The page from what was found.
 pub(super) fn report(
     t: Text,
@@ -136,14 +159,7 @@ pub(super) fn report(
     let when = |at: Timestamp| format!("{} {}", visit.clock.day(at), visit.clock.second(at));
     let fingerprint = report.fingerprint.clone().unwrap_or_else(|| "–".to_owned());
     let unwell = attention::rows(t, &report.attention);
-    let unwell = unwell.into_iter().map(|row| Looked {
-        icon: row.icon,
-        tone: row.tone,
-        text: match row.text.is_empty() {
-            true => row.title,
-            false => format!("{}: {}", row.title, row.text),
-        },
-    });
+    let unwell = unwell.into_iter().map(looked);
     WizardView::Report {
         facts: vec![
             (
@@ -192,5 +208,35 @@ pub(super) fn report(
             .collect(),
         devices: devices(t, &report),
         next,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_report_says_what_would_mend_it_and_says_it_once() {
+        let row = AttentionRow {
+            title: "File watches".into(),
+            text: "One user has 128 file watches.".into(),
+            ..AttentionRow::default()
+        };
+        let told = |fix: &str, commands: &[&str]| {
+            let commands = commands.iter().map(|&command| command.to_owned());
+            let row = AttentionRow {
+                fix: fix.to_owned(),
+                commands: commands.collect(),
+                ..row.clone()
+            };
+            looked(row).text
+        };
+        let found = "File watches: One user has 128 file watches.";
+        assert_eq!(told("", &[]), found);
+        assert_eq!(
+            told("", &["sysctl -w a=1"]),
+            format!("{found} sysctl -w a=1")
+        );
+        assert_eq!(told("Raise it.", &["sysctl"]), format!("{found} Raise it."));
     }
 }

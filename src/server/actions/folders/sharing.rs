@@ -325,26 +325,48 @@ pub async fn invitations(
 ) -> Result<Vec<FolderInvitationView>, Failure> {
     somewhere(caller, Permission::SessionsRead)?;
     let now = server.clock().now();
-    server.catalog().read_now("list offered folders", |view| {
-        let mut all = Vec::new();
-        for known in view.folder_shares_with(caller.subject.user)? {
-            if known.share.accepted_at.is_some() {
-                continue;
-            }
-            if let Some((folder, owner)) = offered(view, caller, &known, now)? {
-                all.push(FolderInvitationView {
-                    id: known.share.id,
-                    name: folder.name,
-                    owner,
-                    right: known.share.right,
-                    created_at: known.share.created_at,
-                    created_by: known.created_by,
-                    ends_at: known.share.ends_at,
-                });
-            }
+    server
+        .catalog()
+        .read_now("list offered folders", |view| offers(view, caller, now))
+}
+
+/// How many folders are offered to the caller; 0 for callers who may not know.
+pub fn count_offers(server: &Server, caller: &Caller) -> u64 {
+    if somewhere(caller, Permission::SessionsRead).is_err() {
+        return 0;
+    }
+    let now = server.clock().now();
+    let counted = server
+        .catalog()
+        .read_now("count offered folders", |view| offers(view, caller, now));
+    // A count is no reason to refuse a page; the fault shows where it matters.
+    counted.map_or(0, |all| all.len() as u64)
+}
+
+/// The folders that are offered to the caller and not answered, oldest first. Costs their shares, at most 500.
+pub(crate) fn offers(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    now: Timestamp,
+) -> Result<Vec<FolderInvitationView>, Failure> {
+    let mut all = Vec::new();
+    for known in view.folder_shares_with(caller.subject.user)? {
+        if known.share.accepted_at.is_some() {
+            continue;
         }
-        Ok(all)
-    })
+        if let Some((folder, owner)) = offered(view, caller, &known, now)? {
+            all.push(FolderInvitationView {
+                id: known.share.id,
+                name: folder.name,
+                owner,
+                right: known.share.right,
+                created_at: known.share.created_at,
+                created_by: known.created_by,
+                ends_at: known.share.ends_at,
+            });
+        }
+    }
+    Ok(all)
 }
 
 /// The folder of an offer to the caller, and its owner; None where the offer holds no more.

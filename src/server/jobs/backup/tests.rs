@@ -94,6 +94,13 @@ async fn a_failure_is_remembered_found_and_tried_again_later() {
     make_if_due(&house.server).await;
     let failure = standing(&house.server).failure.unwrap();
     assert_eq!(failure.code, "backup.passphrase-unreadable");
+    assert!(
+        failure.text.ends_with("does not exist."),
+        "{}",
+        failure.text
+    );
+    let fault = standing(&house.server).passphrase_fault.unwrap();
+    assert_eq!(fault.code, failure.code, "the form says it before a try");
     let root = crate::access::local_root(&house.server);
     let found = crate::actions::system::findings_of(&house.server, &root)
         .await
@@ -113,6 +120,7 @@ async fn a_failure_is_remembered_found_and_tried_again_later() {
     make_if_due(&house.server).await;
     assert_eq!(standing(&house.server).files.len(), 1);
     assert_eq!(standing(&house.server).failure, None);
+    assert_eq!(standing(&house.server).passphrase_fault, None);
     let found = crate::actions::system::findings_of(&house.server, &root)
         .await
         .unwrap();
@@ -143,4 +151,31 @@ async fn a_clock_that_was_set_back_two_years_is_a_finding_and_stops_nothing() {
     assert_eq!(codes().await, ["clock.set-back"]);
     house.clock.set(at("2026-11-21T01:57:00Z"));
     assert!(codes().await.is_empty(), "a few minutes are no fault");
+}
+
+#[tokio::test]
+async fn a_good_backup_ends_what_an_older_look_found() {
+    use crate::actions::attention::{AttentionItem, attention};
+    let house = house(true);
+    let looks = std::sync::atomic::AtomicU32::new(0);
+    house.server.bring_diagnostics(std::sync::Arc::new(move |_| {
+        let state = match looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+            0 => "fail",
+            _ => "ok",
+        };
+        let found = format!(
+            r#"{{"items":[{{"id":"backups","state":"{state}","found":"It is old.","fix":""}}]}}"#
+        );
+        Ok(found.into_bytes())
+    }));
+    let root = crate::access::local_root(&house.server);
+    let is_told = async || {
+        let all = attention(&house.server, &root).await.unwrap();
+        let mut items = all.items.iter();
+        items.any(|item| matches!(item, AttentionItem::Check(check) if check.id == "backups"))
+    };
+    assert!(is_told().await);
+    house.clock.set(at("2026-11-21T02:00:10Z"));
+    super::make(&house.server, "boss").await.unwrap();
+    assert!(!is_told().await, "the hour of a look is not waited for");
 }

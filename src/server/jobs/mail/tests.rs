@@ -160,6 +160,38 @@ async fn each_reader_gets_what_they_chose_of_their_own_once() {
     assert_eq!(waiting(&server), 0, "they know it");
 }
 
+/// A folder that is offered waits for an answer, so who is asked is mailed, and its owner is not.
+#[tokio::test]
+async fn a_user_who_is_offered_a_folder_is_mailed() {
+    use crate::actions::folders::{self, sharing};
+    let fake = FakeMailServer::start(Vec::new()).await;
+    let server = server_with(fake.address);
+    let (mina, jae) = (user(&server, "mina"), user(&server, "jae"));
+    gather(&server).await.unwrap();
+    choose(&server, &mina, &[NoticeTopic::Storage]).await;
+    choose(&server, &jae, &[NoticeTopic::Storage]).await;
+    let folder = api::folders::NewFolderBody {
+        name: "data".to_owned(),
+        volume: None,
+        project: None,
+        members: None,
+    };
+    folders::create(&server, &mina, folder, None).await.unwrap();
+    let asked = api::folders::NewFolderShareBody {
+        user: Some("jae".to_owned()),
+        ..Default::default()
+    };
+    sharing::create(&server, &mina, "data", asked, None)
+        .await
+        .unwrap();
+    gather(&server).await.unwrap();
+    send_all(&server).await;
+    let taken = fake.taken();
+    assert_eq!(taken.len(), 1, "{taken:?}");
+    assert_eq!(taken[0].envelope[1], "RCPT TO:<jae@lab.example>");
+    assert!(taken[0].text.contains("storage data"), "{}", taken[0].text);
+}
+
 /// What a mail says is read when it is sent: of what its reader may not see any more nothing is said, and no
 /// notice of another user is ever in it.
 #[tokio::test]

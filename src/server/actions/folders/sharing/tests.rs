@@ -10,6 +10,7 @@ use super::super::files;
 use super::super::tests::TwoDomains;
 use super::super::{FolderPatchBody, change, list as folders, restore, shared, trash};
 use super::*;
+use crate::actions::notices::{self, NoticeKind};
 use crate::actions::sessions as launches;
 use crate::code;
 
@@ -59,12 +60,22 @@ async fn a_folder_is_offered_accepted_and_taken_back() {
     assert_eq!(offered.len(), 1);
     assert_eq!(offered[0].owner.name.as_str(), "abe");
     assert!(invitations(server, &two.mina).await.unwrap().is_empty());
+    let told = async |who: &Caller| {
+        let all = notices::list(server, who).await.unwrap();
+        let about = NoticeKind::FolderOffered("abe".to_owned());
+        all.iter().any(|notice| notice.about == about)
+    };
+    assert!(told(&two.eve).await, "who is asked has a notice");
+    assert!(!told(&two.mina).await);
+    assert_eq!(count_offers(server, &two.eve), 1);
     let offer = made.id.to_string();
     let others = accept(server, &two.mina, &offer).await;
     assert_eq!(code(others), "folder.invitation-not-found");
     let taken = accept(server, &two.eve, &offer).await.unwrap();
     assert_eq!(taken.right, Some(FolderRight::Ro));
     assert!(accept(server, &two.eve, &offer).await.is_ok(), "once more");
+    assert!(!told(&two.eve).await, "it is answered");
+    assert_eq!(count_offers(server, &two.eve), 0);
     for which in [id.as_str(), "abe/data", "data"] {
         assert_eq!(reads(&two, &two.eve, which).await, "done", "{which}");
     }
