@@ -10,7 +10,7 @@ use axum::extract::{Form, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
-use rules::commit::MAX_POLICY_IMAGES;
+use rules::commit::{MAX_OWN_IMAGES, MAX_POLICY_IMAGES};
 use rules::object::Object;
 use rules::permissions::Permission;
 use rules::quota::{LimitKey, LimitKind, PolicyLevel, PolicyLimits};
@@ -587,6 +587,7 @@ fn hint(t: Text, key: LimitKey) -> String {
     match key {
         LimitKey::FolderBytes => t.policies_left_empty(DEFAULT_FOLDER_BYTES),
         LimitKey::Priority => t.policies_left_empty(USUAL_PRIORITY),
+        LimitKey::Images => t.policies_left_empty(MAX_OWN_IMAGES),
         LimitKey::Waiting
         | LimitKey::WaitingBytes
         | LimitKey::Sessions
@@ -623,6 +624,7 @@ fn without_unit(key: LimitKey, text: &str) -> &str {
         LimitKey::Gpu | LimitKey::GpuEach => &["gpu", "gpus"],
         LimitKey::Cpu | LimitKey::CpuEach => &["core", "cores", "cpu", "cpus"],
         LimitKey::Waiting | LimitKey::Sessions => &["session", "sessions"],
+        LimitKey::Images => &["image", "images"],
         LimitKey::Memory
         | LimitKey::MemoryEach
         | LimitKey::DiskEach
