@@ -33,7 +33,8 @@ use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::responses::encoded;
 use super::table::{
-    ColumnDisplay, DataTable, EmptyTable, FilterBar, TableCell, TableColumn, TableLine, TableState,
+    ColumnDisplay, DataTable, EmptyTable, FilterBar, ROWS_BY_FORM, TableCell, TableColumn,
+    TableLine, TableState,
 };
 use super::table_answer::{ListPage, answer, shorter};
 use super::table_choices::{FilterWords, filter_bar};
@@ -232,6 +233,7 @@ async fn listed(
     let full = policies::no_room(known.len());
     let columns = columns(t);
     let mut state = TableState::read(PATH, &FILTERS, asked);
+    state.rows = ROWS_BY_FORM;
     state.choose_columns("policies", &columns, asked, headers, visit);
     for word in state.filter("q").to_lowercase().split_whitespace() {
         known.retain(|policy| found(policy, word));
