@@ -3164,7 +3164,7 @@ pub enum SnapshotCommand {
     /// Keep the files of a folder as they are now
     #[command(after_help = "Example:\n  \
         fardel snapshot create data\n\n\
-        Where a session may write meanwhile, each file is whole, and the files are of different moments.")]
+        Where a session may write to the folder meanwhile, each file is whole, but the files are of different moments.")]
     Create {
         #[arg(value_name = "FOLDER")]
         folder: String,
