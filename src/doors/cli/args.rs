@@ -210,7 +210,7 @@ pub enum Command {
     /// Notices by mail: choose kinds, see how mail goes out, try the mail server
     #[command(subcommand)]
     Mail(MailCommand),
-    /// Holidays of the site and of domains, which windows and reservations know
+    /// Holidays of the site and of domains, for windows and reservations
     #[command(subcommand, visible_alias = "holidays")]
     Holiday(HolidayCommand),
     /// Branding: name, logo, hue and short texts of the site
@@ -2763,7 +2763,7 @@ pub enum FolderCommand {
         #[arg(value_name = "RIGHT", value_parser = ["ro", "rw"])]
         right: String,
     },
-    /// Give a folder a limit of its own, or take it
+    /// Give a folder a limit of its own, or take it away
     #[command(after_help = "Examples:\n  \
         fardel folder limit data 20g\n  \
         fardel folder limit data none\n\n\

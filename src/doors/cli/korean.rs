@@ -527,7 +527,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("folder get", "폴더 하나를 보여 줍니다"),
     (
         "folder create",
-        "자기 폴더나 관리하는 프로젝트의 폴더를 만듭니다",
+        "자기 폴더나 책임자인 프로젝트의 폴더를 만듭니다",
     ),
     (
         "folder members",
