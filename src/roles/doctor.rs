@@ -165,37 +165,6 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_port_is_found_and_another_is_named() {
-        let folder = tempfile::tempdir().expect("a temporary directory");
-        let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = taken.local_addr().expect("bound").port();
-        let data = folder.path().display().to_string();
-        let settings = Settings::read(Default::default(), |name| match name {
-            "FARDEL_DATA" | "FARDEL_RUN" => Some(data.clone()),
-            "FARDEL_LISTEN" => Some(format!("127.0.0.1:{port}")),
-            "FARDEL_TLS" => Some("on".into()),
-            "FARDEL_LISTEN_HTTP" => Some(format!("127.0.0.1:{port}")),
-            "FARDEL_LISTEN_APPS" => Some("127.0.0.1:0".into()),
-            "FARDEL_LISTEN_SSH" => Some("127.0.0.1:0".into()),
-            "FARDEL_CONFIG" => Some("/nonexistent".into()),
-            _ => None,
-        })
-        .expect("valid settings");
-        let checks = doctor::checks::all(&settings);
-        let check = |id| checks.iter().find(|c| c.id == id).expect("a check");
-        assert_eq!(check("port").state, CheckState::Fail);
-        assert!(check("port").fix.contains("FARDEL_LISTEN"));
-        // The console serves without this one, and says what is missing.
-        let http = check("port-http");
-        assert_eq!(http.state, CheckState::Warn);
-        let own = format!("(process {})", std::process::id());
-        assert!(http.found.contains(&own), "{}", http.found);
-        assert!(http.fix.contains("listen_http"), "{}", http.fix);
-        assert_eq!(check("port-apps").state, CheckState::Ok);
-        assert_eq!(check("port-ssh").state, CheckState::Ok);
-    }
-
-    #[test]
     fn a_process_that_was_forked_beside_a_server_does_not_keep_its_state() {
         let folder = tempfile::tempdir().unwrap();
         let layer = SettingsLayer {

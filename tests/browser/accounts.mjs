@@ -1,7 +1,7 @@
 // One account with its page alone: full name and address, refused at their field; a role with an end, taken away after a
 // question; in both languages, and without script.
 //
-// Promise (Installation and console): A user's full name, address and roles are changed on their page.
+// Proves too: `tests/browser/administration.mjs`
 
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";

@@ -562,7 +562,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_found_by_what_people_call_their_subject() {
+    fn pages_are_found_by_other_names_of_their_subject() {
         for (language, q, href) in [
             (Language::English, "runtime", "/policies"),
             (Language::English, "site name", "/system/branding"),

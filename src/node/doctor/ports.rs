@@ -1,6 +1,7 @@
 //! The ports that a server wants, and which process has one that is taken. Keeps none of them.
 
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixStream;
 
 use base::settings::Settings;
 use rules::checks;
@@ -11,9 +12,7 @@ pub(super) fn console(settings: &Settings) -> DoctorCheck {
     let at = settings.listen;
     match TcpListener::bind(at) {
         Ok(_) => checks::port_free(at),
-        Err(_) if std::os::unix::net::UnixStream::connect(settings.socket()).is_ok() => {
-            checks::port_own(at)
-        }
+        Err(_) if UnixStream::connect(settings.socket()).is_ok() => checks::port_own(at),
         Err(error) => checks::port_taken(at, error, at.port(), at.port().wrapping_add(1).max(1024)),
     }
 }
@@ -21,6 +20,8 @@ pub(super) fn console(settings: &Settings) -> DoctorCheck {
 /// The ports beside the console's. Without one of them the server runs all the same, and only its log
 /// would say what is missing.
 pub(super) fn others(settings: &Settings) -> Vec<DoctorCheck> {
+    let is_served = UnixStream::connect(settings.socket()).is_ok();
+    let look = |at| look(at, is_served);
     let http = settings.listen_http.filter(|_| settings.encrypted());
     let http = http.map(|at| match look(at) {
         PortState::Free => checks::port_http_free(at),
@@ -48,13 +49,14 @@ enum PortState {
     Taken(String),
 }
 
-fn look(at: SocketAddr) -> PortState {
+/// What a port is like, where a server of these settings runs or not.
+fn look(at: SocketAddr, is_served: bool) -> PortState {
     let Err(error) = TcpListener::bind(at) else {
         return PortState::Free;
     };
     let holder = holding(at.port()).filter(|_| error.kind() == std::io::ErrorKind::AddrInUse);
     match holder {
-        Some(process) if same_program(process) => PortState::Own,
+        Some(process) if is_served && same_program(process) => PortState::Own,
         Some(process) => PortState::Taken(format!("taken by {}", told(process))),
         None => PortState::Taken(error.to_string()),
     }
@@ -123,6 +125,8 @@ fn listening(table: &str, port: u16) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use rules::doctor::CheckState;
+
     use super::*;
 
     /// This process has another name than the server's, as a server has whose file was renamed.
@@ -130,8 +134,40 @@ mod tests {
     fn a_port_of_this_program_is_its_own_under_any_name() {
         let kept = TcpListener::bind("127.0.0.1:0").expect("a port");
         let at = kept.local_addr().expect("its address");
-        assert!(matches!(look(at), PortState::Own));
+        assert!(matches!(look(at, true), PortState::Own));
+        assert!(matches!(look(at, false), PortState::Taken(_)));
         drop(kept);
-        assert!(matches!(look(at), PortState::Free));
+        assert!(matches!(look(at, true), PortState::Free));
+    }
+
+    #[test]
+    fn a_taken_port_is_found_and_another_is_named() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = taken.local_addr().expect("bound").port();
+        let data = folder.path().display().to_string();
+        let settings = Settings::read(Default::default(), |name| match name {
+            "FARDEL_DATA" | "FARDEL_RUN" => Some(data.clone()),
+            "FARDEL_LISTEN" => Some(format!("127.0.0.1:{port}")),
+            "FARDEL_TLS" => Some("on".into()),
+            "FARDEL_LISTEN_HTTP" => Some(format!("127.0.0.1:{port}")),
+            "FARDEL_LISTEN_APPS" => Some("127.0.0.1:0".into()),
+            "FARDEL_LISTEN_SSH" => Some("127.0.0.1:0".into()),
+            "FARDEL_CONFIG" => Some("/nonexistent".into()),
+            _ => None,
+        })
+        .expect("valid settings");
+        let checks = super::super::checks::all(&settings);
+        let check = |id| checks.iter().find(|c| c.id == id).expect("a check");
+        assert_eq!(check("port").state, CheckState::Fail);
+        assert!(check("port").fix.contains("FARDEL_LISTEN"));
+        // The console serves without this one, and says what is missing.
+        let http = check("port-http");
+        assert_eq!(http.state, CheckState::Warn);
+        let own = format!("(process {})", std::process::id());
+        assert!(http.found.contains(&own), "{}", http.found);
+        assert!(http.fix.contains("listen_http"), "{}", http.fix);
+        assert_eq!(check("port-apps").state, CheckState::Ok);
+        assert_eq!(check("port-ssh").state, CheckState::Ok);
     }
 }

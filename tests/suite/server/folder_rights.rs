@@ -33,7 +33,7 @@ const GUESTS: [(Guest, &str); 4] = [
 type FirstGuest = Option<Guest>;
 
 /// The table of rights, route by route.
-const ROWS: [(&str, FirstGuest); 35] = [
+const ROWS: [(&str, FirstGuest); 47] = [
     ("getFolder", Some(Reader)),
     ("changeFolder", Some(Keeper)),
     ("trashFolder", Some(Keeper)),
@@ -70,6 +70,18 @@ const ROWS: [(&str, FirstGuest); 35] = [
     ("getFolderUpload", Some(Writer)),
     ("appendFolderUpload", Some(Writer)),
     ("abortFolderUpload", Some(Writer)),
+    ("writeFolderFile", Some(Writer)),
+    ("moveFolderEntries", Some(Writer)),
+    ("copyFolderEntries", Some(Writer)),
+    ("limitFolder", None),
+    ("listFolderSnapshots", Some(Reader)),
+    ("createFolderSnapshot", Some(Keeper)),
+    ("setFolderSnapshotSchedule", Some(Keeper)),
+    ("removeFolderSnapshot", Some(Keeper)),
+    ("listFolderSnapshotEntries", Some(Reader)),
+    ("readFolderSnapshotFile", Some(Reader)),
+    ("cloneFolderSnapshot", Some(Reader)),
+    ("restoreFolderSnapshot", Some(Writer)),
 ];
 
 /// What an answer comes to.

@@ -571,8 +571,7 @@ async fn nothing_that_is_kept_shows_a_secret() {
     }
 }
 
-/// Promise (Isolation and access): The account of a guest ends on its last day: it is suspended, its sign-ins end and its
-/// sessions stop, and a clock that is set back admits it no more.
+/// Proves too: `everything_that_a_token_opened_ends_when_it_is_revoked`
 #[tokio::test]
 async fn the_account_of_a_guest_is_told_of_its_end_and_suspended_then() {
     let (server, boss, mina) = with_two().await;
