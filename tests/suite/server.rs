@@ -32,6 +32,7 @@ mod networks;
 mod notice_mail;
 pub(crate) mod older_state;
 mod openapi;
+mod page_routes;
 mod protocol;
 mod reach;
 mod registry;
