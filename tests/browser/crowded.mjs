@@ -1,6 +1,6 @@
-// Every page of people, their shares and the system with one user and one project, and with five hundred and a hundred: nothing wider
-// than the screen, no violation of accessibility rules, in both languages, both themes, on a phone and on a desk. Run at night
-// alone: it takes minutes.
+// Every page of people, their shares and the system with one user and one project, and with five hundred and a hundred:
+// nothing wider than the screen, no violation of accessibility rules, in both languages, both themes, on a phone and on a
+// desk. Run at night alone: it takes minutes.
 //
 // Proves too: `tests/browser/pages.mjs`
 
