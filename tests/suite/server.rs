@@ -33,6 +33,7 @@ mod notice_mail;
 pub(crate) mod older_state;
 mod openapi;
 mod page_routes;
+mod people_journeys;
 mod policies;
 mod protocol;
 mod reach;

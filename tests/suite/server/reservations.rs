@@ -196,7 +196,7 @@ async fn until_all_are(the_box: &TheBox, state: &str) {
 
 /// Proves too: `reserved_devices_are_their_members_alone`
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lead_books_twelve_devices_whose_sessions_are_warned_and_drained_when_it_begins() {
+async fn j7_a_lead_books_twelve_devices_whose_sessions_are_warned_and_drained() {
     let devices = node::gpu::simulated::devices("H100:12").expect("a good text");
     let clock = Clock::set_by_hand(Clock::system().now());
     let the_box = TheBox::by_clock(clock.clone(), &[], devices).await;
