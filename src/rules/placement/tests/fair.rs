@@ -153,8 +153,8 @@ fn weights_hold_over_a_day_and_a_newcomer_is_next() {
     }
 }
 
-/// Who started in each minute of a day of three users who want all of it, and the day: somebody comes at ten o'clock with one
-/// session.
+/// Who started in each minute of a day of three users who want all of it, and the day: a fourth one comes at ten o'clock with
+/// one session.
 fn greedy_day(seed: u64) -> (Vec<Vec<UserId>>, FairDay) {
     let mut day = FairDay::new(seed, &[(2, 2), (3, 3)]);
     let mut started = Vec::new();

@@ -441,9 +441,9 @@ async fn a_dead_directory_keeps_nobody_waiting_and_no_local_account_out() {
     assert_eq!(refused, rules::codes::DIRECTORY_UNREACHABLE);
 }
 
-/// A directory that always sends something and never comes to an end keeps nobody waiting longer than one that is silent.
+/// A directory that always sends something and never comes to an end holds a sign-in no longer than one that is silent.
 #[tokio::test]
-async fn a_dripping_directory_keeps_nobody_waiting_and_no_local_account_out() {
+async fn a_dripping_directory_holds_a_sign_in_no_longer_and_no_local_account_out() {
     let entries = TestEntries::default();
     let mut kim = entry_of("kim", "of kim", &[]);
     kim.attributes.push((DRIPPING, Vec::new()));
