@@ -5,6 +5,7 @@ mod apps;
 mod audit;
 mod bad_input;
 mod callers;
+mod clocks;
 mod command_line;
 mod courses;
 mod crowd;
