@@ -1,6 +1,6 @@
-// Every page of people and their shares with one user and one project, and with five hundred and a hundred: nothing wider
-// than the screen, no violation of accessibility rules, in both languages, both themes, on a phone and on a desk. Run at night
-// alone: it takes minutes.
+// Every page of people, their shares and the system with one user and one project, and with five hundred and a hundred:
+// nothing wider than the screen, no violation of accessibility rules, in both languages, both themes, on a phone and on a
+// desk. Run at night alone: it takes minutes.
 //
 // Proves too: `tests/browser/pages.mjs`
 
@@ -16,12 +16,21 @@ const PAGES = [
   "/", "/users", "/users?q=student", "/users/import", "/users/USER", "/projects", "/projects/PROJECT", "/sessions/new",
   "/queue", "/usage", "/usage?by=project", "/usage?by=member", "/statements", "/budgets", "/reservations", "/courses",
   "/policies", "/presets", "/groups", "/fair-share", "/idle-rules", "/announcements", "/audit", "/events", "/notices", "/me",
+  "/history", "/history?of=user:USER", "/allowances", "/holidays", "/sign-ups", "/storage",
+  "/folders", "/nodes", "/system/checks", "/system/settings", "/system/backups", "/system/tls", "/system/support",
+  "/system/branding", "/system/webhooks", "/users/USER/remove", "/projects/PROJECT/invitations", "/budgets/BUDGET",
+  "/courses/COURSE", "/reservations/RESERVATION", "/groups/crowd", "/policies/crowd", "/presets/PRESET",
+  "/announcements/ANNOUNCEMENT", "/idle-rules/crowd",
 ];
+/// Users of the course whose page is looked at, where there are so many.
+const LEARNERS = 100;
 
 let browser;
 let house;
 let state;
 let cookie;
+/// Ids of what has a page of its own, by the words of `PAGES`.
+let things;
 
 before(async () => {
   browser = await launch();
@@ -77,6 +86,35 @@ async function fill(users, projects) {
   const before = names("user", "ls");
   const fresh = rows.filter((row) => !before.includes(row.split(",")[0]));
   await take(["name,full_name,email,project,role", ...fresh].join("\n"));
+  things ??= await makeThings(admin);
+  const learners = Array.from({ length: Math.min(users, LEARNERS) }, (_, at) => `student-${at + 1},learners`);
+  await take(["name,project", ...learners].join("\n"));
+}
+
+/// One of each kind that has a page of its own; gives their ids.
+async function makeThings(admin) {
+  const day = (days) => new Date(Date.now() + days * 86_400_000).toISOString();
+  const title = "One with a long title, so that it wraps on a phone";
+  await admin("/projects", { name: "learners", title });
+  const id = async (path, body) => (await admin(path, body)).id;
+  const made = {
+    BUDGET: await id("/budgets", { project: "learners", gpu_hours: "900", month: day(40).slice(0, 7) }),
+    COURSE: await id("/courses", { name: "crowd", title, project: "learners", from: day(-1), to: day(90) }),
+    RESERVATION: await id("/reservations", {
+      name: "crowd",
+      project: "learners",
+      resources: { gpu: 1 },
+      from: day(2),
+      to: day(3),
+    }),
+    PRESET: await id("/presets", { name: "crowd", title, resources: { cpu: 1 }, project: "learners" }),
+    ANNOUNCEMENT: await id("/announcements", { text: `${title}. ${title}.` }),
+  };
+  await admin("/resource-groups", { name: "crowd", title });
+  await admin("/policies", { name: "crowd", limits: { sessions: 90, gpu: 12 } });
+  await admin("/idle-rules", { name: "crowd", level: "site", below: { cpu: 0.01 } });
+  await admin("/allowances", { level: "project", subject: "learners", limits: { gpu: 24 }, until: day(9), reason: title });
+  return made;
 }
 
 /// Looks at every page and gives what is wrong.
@@ -84,7 +122,8 @@ async function look() {
   const project = JSON.parse(house.command("project", "get", "project-1", "-o", "json")).id;
   const told = [];
   for (const path of PAGES) {
-    const address = path.replace("PROJECT", project).replace("USER", "student-1");
+    const words = Object.entries({ PROJECT: project, USER: "student-1", ...things });
+    const address = words.reduce((known, [word, id]) => known.replace(word, id), path);
     for (const { locale, colorScheme, widths } of looks(path)) {
       const context = await browser.newContext({ storageState: state, locale, colorScheme, viewport: { width: 1440, height: 900 } });
       const page = await context.newPage();

@@ -1,5 +1,6 @@
 // A user of an identity provider signs in by the button, comes back to the page they wanted, proves there anew who they
-// are before a second factor, and is refused in words while the provider is down. The provider is a whole one.
+// are before a second factor, and is refused in words while the provider is down. Their groups give roles, each sign-in
+// those of then; whom an administrator removed the provider does not bring back. The provider is a whole one.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -19,6 +20,9 @@ let folder;
 let issuer;
 let server;
 
+/// What the provider says of a user's groups; of the others that they are staff.
+const groups = new Map();
+
 /// A provider that knows everybody who types a name.
 function provider(issuer, origin) {
   return new Provider(issuer, {
@@ -34,7 +38,7 @@ function provider(issuer, origin) {
     cookies: { keys: ["of this test alone"] },
     findAccount: (_, id) => ({
       accountId: id,
-      claims: () => ({ sub: id, preferred_username: id, name: "Kim of the provider", groups: ["staff"] }),
+      claims: () => ({ sub: id, preferred_username: id, name: "Kim of the provider", groups: groups.get(id) ?? ["staff"] }),
     }),
   });
 }
@@ -61,7 +65,7 @@ before(async () => {
       `oidc_secret_file = "${secret}"`,
       `oidc_origin = "${house.origin}"`,
       `oidc_name = "Lab account"`,
-      `ldap_groups = "staff -> default:member"`,
+      `ldap_groups = "heads -> default:lead; staff -> default:member"`,
       "",
     ].join("\n"),
   );
@@ -119,6 +123,45 @@ test("a user of the provider comes back signed in, to the page that they wanted"
   // The provider lives in this process: waiting for the command must not hold it.
   const tried = await promisify(execFile)(house.binary, ["config", "test"], { env: house.environment });
   assert.match(tried.stdout, /oidc {2}works/);
+});
+
+/// Signs in by the provider as kim, in a browser of their own; what came of it.
+async function byProvider() {
+  const context = await browser.newContext({ locale: "en-US" });
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/login`);
+  await page.click("a:has-text('Sign in with Lab account')");
+  await atProvider(page, "kim");
+  return page;
+}
+
+/// Of a user in the project `default`. The command asks the provider nothing, which lives in this process.
+function roleOf(name) {
+  const { items } = JSON.parse(house.command("project", "members", "default", "-o", "json"));
+  return items.find((member) => member.user.name === name)?.role;
+}
+
+test("each sign-in gives the roles of the groups of then, and a removed account does not come back", async () => {
+  for (const [known, role] of [
+    [["staff"], "member"],
+    [["heads", "staff"], "lead"],
+    [[], undefined],
+    [["heads"], "lead"],
+  ]) {
+    groups.set("kim", known);
+    const page = await byProvider();
+    assert.equal(new URL(page.url()).pathname, "/");
+    assert.equal(roleOf("kim"), role, `groups: ${known}`);
+    await page.context().close();
+  }
+  house.command("user", "rm", "kim");
+  const page = await byProvider();
+  await page.locator("[role=alert]:has-text('The account that you had here was removed')").waitFor();
+  assert.deepEqual(await violations(page), []);
+  assert.equal(roleOf("kim"), undefined);
+  await page.goto(`${house.origin}/me`);
+  assert.equal(new URL(page.url()).pathname, "/login");
+  await page.context().close();
 });
 
 test("a provider that is down is said in words, and a local account signs in", async () => {

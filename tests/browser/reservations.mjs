@@ -1,6 +1,6 @@
 // A teacher books all twelve GPUs in the browser; the week and the list show it, who runs there is warned, a change and a
-// cancellation are seen, and what was cancelled is given to waiting sessions. A lead books within the quota of the project
-// and asks an administrator for more.
+// cancellation are seen, and what was cancelled is given to waiting sessions. A lead books within the quota of the project,
+// also all twelve, and asks an administrator for more.
 //
 // Proves too: `tests/browser/forms.mjs`
 
@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { launch, listen, overflow, violations } from "./lib/browser.mjs";
 import { client, cookieOf } from "./lib/crowd.mjs";
-import { openWith, PERSON, setUp, until } from "./lib/house.mjs";
+import { addUser, openWith, PERSON, setUp, until } from "./lib/house.mjs";
 
 let browser;
 let house;
@@ -240,6 +240,82 @@ test("a lead books within the quota, asks for more, and an administrator decides
   assert.deepEqual(complaints.filter((line) => !/422|409|404/.test(line)), []);
   await lesson.close();
   await office.close();
+});
+
+test("a lead who administers nothing books all twelve GPUs, and gives them back by cancelling", async () => {
+  // On a site that asks leads for no day's notice.
+  const site = await openWith({ FARDEL_RESERVATION_NOTICE_HOURS: "0" }, "--simulate-gpus", "H100:12");
+  try {
+    const office = await browser.newContext({ locale: "en-US", timezoneId: "UTC" });
+    const desk = await office.newPage();
+    await setUp(desk, site);
+    await addUser(desk, site, { name: "kay", password: PERSON.password });
+    site.command("project", "create", "robotics");
+    site.command("project", "add", "robotics", "kay", "--role", "lead");
+    site.command("project", "quota", "robotics", "--gpu-hours", "24");
+    const run = (name, gpu) =>
+      site.command("run", "-d", "--gpu", gpu, "--cpu", "0.1", "--mem", "64m", "--name", name, "host", "--", "sleep", "600");
+    const stateOf = (name) => JSON.parse(site.command("session", "get", name, "-o", "json")).state;
+    const signed = (await office.cookies()).map(({ name, value }) => `${name}=${value}`).join("; ");
+    const made = await client(site.origin, signed)("/sessions", {
+      name: "works",
+      kind: "batch",
+      image: "host",
+      command: ["sleep", "600"],
+      resources: { cpu: 0.1, memory: 64 << 20, gpu: 1 },
+    });
+    const [works] = made.items ?? [made];
+    await until(() => `it has a place: ${stateOf(works.id)}`, async () => stateOf(works.id) !== "pending");
+
+    const lesson = await browser.newContext({ locale: "en-US", timezoneId: "UTC" });
+    const page = await lesson.newPage();
+    await page.goto(`${site.origin}/login`);
+    await page.fill("#name", "kay");
+    await page.fill("#password", PERSON.password);
+    await Promise.all([page.waitForURL(`${site.origin}/`), page.click("form[action='/login'] button[type=submit]")]);
+    const complaints = listen(page);
+    const book = async (name, gpu, minutes, hours) => {
+      await page.goto(`${site.origin}/reservations`);
+      if (!(await page.locator("#name").isVisible())) await page.click("summary:has-text('New reservation')");
+      await page.fill("#name", name);
+      await page.fill("#from", ahead(minutes));
+      await page.fill("#to", ahead(minutes + hours * 60));
+      await page.fill("#gpu", gpu);
+      await page.selectOption("#holder", "project:default/robotics");
+      await page.click("button:has-text('Book')");
+    };
+    await page.goto(`${site.origin}/users`);
+    assert.equal(await page.locator("a[href='/users/new']").count(), 0, "kay administers nothing");
+    await book("class", "12", 5, 1);
+    await page.locator("[role=status]", { hasText: "class was booked" }).first().waitFor();
+    const row = page.locator("#list tr", { hasText: "class" });
+    assert.match(await row.innerText(), /12 GPUs/);
+    assert.equal(await overflow(page), 0);
+    assert.deepEqual(await violations(page), []);
+    // Twelve more hours are left, and thirteen are more than the quota.
+    await book("course", "12", 2880, 2);
+    await page.locator("[role=status]", { hasText: "course was requested" }).first().waitFor();
+
+    // Who runs there is told; who waits for what is kept is not told for whom.
+    const kept = () => JSON.parse(site.command("reservation", "get", "class", "-o", "json")).state;
+    await until(() => `its GPUs are chosen: ${kept()}`, async () => kept() === "warned");
+    await desk.goto(`${site.origin}/notices`);
+    await desk.locator("#list", { hasText: "is stopped for a reservation that begins" }).waitFor();
+    run("waits", "11");
+    await until(() => "it waits", async () => /are reserved until/.test(site.command("why", "waits")));
+    assert.equal(stateOf("waits"), "pending");
+
+    await page.goto(`${site.origin}/reservations`);
+    await row.locator("a[href$='/cancel']").click();
+    await page.click("dialog form button");
+    await page.locator("[role=status]", { hasText: "class was cancelled" }).first().waitFor();
+    await until(() => `it has a place: ${stateOf("waits")}`, async () => stateOf("waits") !== "pending");
+    assert.deepEqual(complaints.filter((line) => !/422|409|404|403/.test(line)), []);
+    await lesson.close();
+    await office.close();
+  } finally {
+    await site.close();
+  }
 });
 
 test("1, 50 and 500 reservations and 30 requests stay readable on a phone and on a desk", async () => {

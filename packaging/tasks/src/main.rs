@@ -25,6 +25,7 @@ mod slowest;
 mod slurm;
 mod stage;
 mod start;
+mod trace_day;
 mod twice;
 mod user;
 mod vendored;
@@ -73,10 +74,10 @@ usage: cargo ci quick | full | release | nightly [--tested [--linted]]
   apps      JupyterLab and five other apps as their makers ship them, installed, opened and used in a browser; on the
             release build, some forty minutes
   shows     what is promised of a large site: ten thousand seeds, ten thousand races for a path of a folder, folders of
-            1 GiB, ten million rows of the audit log, classes of 80 and 100, pages of 500 users, a catalog of 2,000 users
-            while 50 click; on the release build, some two hours
+            1 GiB, ten million rows of the audit log, classes of 80 and 100, pages of 500 users, the starts that seven
+            days tell, a catalog of 2,000 users while 50 click; on the release build, some two hours
   slurm     a day of 2,000 jobs under Debian's own Slurm and under the release build's scheduler, with the same figures
-            of both; some 25 minutes for each order
+            of both, of which none may be behind; some 25 minutes for each order
   deb       the Debian package of the release build; its path is the last line
   rpm       the same as an .rpm, by nfpm; its path is the last line; with --check it is made of a binary
             that was built already, looked at, installed into a root and removed
@@ -363,6 +364,7 @@ fn shows(gate: &mut Gate, binary: &Path) {
             .run()
     });
     gate.stage("browser suite, crowded", || browser::crowded(binary));
+    gate.stage("starts that are told", || trace_day::forecasts(binary));
     gate.stage("figures of a large site", || {
         figures::held(binary, "place site class")
     });

@@ -139,7 +139,7 @@ pub(super) fn replace(
         }
     };
     let alone = RenameFlags::NOREPLACE;
-    if let Err(error) = rustix::fs::renameat_with(&whole, copy, &kept, WHAT, alone) {
+    if let Err(error) = rustix::fs::renameat_with(whole, copy, &kept, WHAT, alone) {
         clear();
         return Err(fault(doing)(error.into()));
     }
@@ -153,14 +153,14 @@ pub(super) fn replace(
         Err(Errno::NOENT) => {}
         Err(error) => {
             // Who called removes it there.
-            let _ = rustix::fs::renameat_with(&kept, WHAT, &whole, copy, alone);
+            let _ = rustix::fs::renameat_with(&kept, WHAT, whole, copy, alone);
             clear();
             return Err(failed(doing, path)(error));
         }
     }
     let moved = rustix::fs::renameat_with(&kept, WHAT, into, path.name(), alone);
     if moved.is_err() {
-        let _ = rustix::fs::renameat_with(&kept, WHAT, &whole, copy, alone);
+        let _ = rustix::fs::renameat_with(&kept, WHAT, whole, copy, alone);
     }
     clear();
     moved.map_err(failed(doing, path))

@@ -160,7 +160,7 @@ async fn who_reads_the_log_of_another_has_a_row_and_its_owner_has_none() {
 }
 
 /// What `fardel audit verify` says of a text, with no server near it: exit code, and its output or its error.
-fn verified(folder: &Path, export: &str, key: &str) -> (i32, String) {
+pub(super) fn verified(folder: &Path, export: &str, key: &str) -> (i32, String) {
     let (file, pem) = (folder.join("export.jsonl"), folder.join("key.pem"));
     std::fs::write(&file, export).expect("written");
     std::fs::write(&pem, key).expect("written");
@@ -188,7 +188,7 @@ async fn export(the_box: &TheBox, who: &As) -> String {
     String::from_utf8(answer.bytes).expect("text")
 }
 
-async fn authority(the_box: &TheBox) -> String {
+pub(super) async fn authority(the_box: &TheBox) -> String {
     let trust = the_box.get(&As::Nobody, "/api/v1/trust").await.json();
     trust["pem"].as_str().expect("a certificate").to_owned()
 }

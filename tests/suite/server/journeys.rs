@@ -15,6 +15,8 @@ use super::the_box::{Answer, As, PASSWORD, TheBox};
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
 const COURSE: &str = "/api/v1/courses/deep";
 const STUDENTS: usize = 9;
+/// How students are called before their numbers.
+const STUDENT: &str = "학생";
 /// Goals of the journey.
 const IMPORTED: Duration = Duration::from_secs(10);
 const RUNNING: Duration = Duration::from_secs(60);
@@ -27,15 +29,22 @@ fn students() -> usize {
     text.map_or(STUDENTS, |text| text.parse().expect("a whole number"))
 }
 
-async fn sent(the_box: &TheBox, query: &str, roster: &str) -> Answer {
+async fn sent(the_box: &TheBox, query: &str, roster: &[u8]) -> Answer {
     let request = TheBox::request(&the_box.admin, "POST", &format!("/api/v1/rosters?{query}"))
         .header("content-type", "text/csv")
-        .body(Body::from(roster.to_owned()));
+        .body(Body::from(roster.to_vec()));
     the_box.send(request.expect("a request")).await
 }
 
+/// The roster as Korean spreadsheets write it, in CP949: of letters that are not ASCII it has those of `STUDENT` alone.
+fn in_cp949(roster: &str) -> Vec<u8> {
+    let parts: Vec<&[u8]> = roster.split(STUDENT).map(str::as_bytes).collect();
+    assert!(parts.iter().all(|part| part.is_ascii()));
+    parts.join(&[0xc7, 0xd0, 0xbb, 0xfd][..])
+}
+
 /// Plans a roster and gives the plan with its digest.
-async fn planned(the_box: &TheBox, roster: &str) -> (Value, String) {
+async fn planned(the_box: &TheBox, roster: &[u8]) -> (Value, String) {
     let answer = sent(the_box, "dry_run=true", roster).await;
     assert_eq!(answer.status, 200, "{}", answer.short());
     let plan = answer.json();
@@ -73,8 +82,8 @@ async fn begun(the_box: &TheBox, slip: &Value) -> As {
     the_box.token(name, &Permission::ALL, None).await
 }
 
-/// J3: the preview names each fault, the mended file is applied in ten seconds, undone without a trace, and applied again; all
-/// students run within a minute of one request, and each sees what is theirs alone.
+/// J3: the preview names each fault, the mended file is applied in ten seconds in either encoding, undone without a trace,
+/// and applied again; all students run within a minute of one request, and each sees what is theirs alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn j3_a_class_comes_in_by_csv_and_all_of_it_runs() {
     let count = students();
@@ -88,15 +97,16 @@ async fn j3_a_class_comes_in_by_csv_and_all_of_it_runs() {
     assert_eq!(set.status, 200, "{}", set.short());
 
     let row =
-        |number: usize| format!("s{number:03},Student {number},s{number}@school.example,deep");
+        |number: usize| format!("s{number:03},{STUDENT} {number},s{number}@school.example,deep");
     let head = "name,full_name,email,project".to_owned();
     let good: Vec<String> = std::iter::once(head).chain((1..=count).map(row)).collect();
     let mut bad = good.clone();
-    bad[2] = "Student 2,Student 2,,deep".to_owned();
+    bad[2] = format!("Student 2,{STUDENT} 2,,deep");
     bad[5] = row(1);
-    bad[9] = "s009,Student 9,no-address,deep".to_owned();
+    bad[9] = format!("s009,{STUDENT} 9,no-address,deep");
     let before = state(&the_box).await;
-    let (plan, digest) = planned(&the_box, &bad.join("\n")).await;
+    let bad = bad.join("\n").into_bytes();
+    let (plan, digest) = planned(&the_box, &bad).await;
     let faulty: Vec<u64> = plan["rows"]
         .as_array()
         .expect("rows")
@@ -105,7 +115,7 @@ async fn j3_a_class_comes_in_by_csv_and_all_of_it_runs() {
         .filter_map(|row| row["line"].as_u64())
         .collect();
     assert_eq!(faulty, [3, 6, 10]);
-    let refused = sent(&the_box, &format!("digest={digest}"), &bad.join("\n")).await;
+    let refused = sent(&the_box, &format!("digest={digest}"), &bad).await;
     assert!(
         refused.short().ends_with("roster.faulty"),
         "{}",
@@ -119,14 +129,18 @@ async fn j3_a_class_comes_in_by_csv_and_all_of_it_runs() {
 
     let roster = good.join("\n");
     let mut slips = Vec::new();
-    for is_kept in [false, true] {
+    // In CP949 first, then in UTF-8.
+    for (is_kept, roster) in [(false, in_cp949(&roster)), (true, roster.into_bytes())] {
         let (_, digest) = planned(&the_box, &roster).await;
         let began = Instant::now();
         let applied = sent(&the_box, &format!("digest={digest}"), &roster).await;
         assert_eq!(applied.status, 201, "{}", applied.short());
         // A debug build hashes passwords far more slowly than what is served.
         let took = began.elapsed();
+        println!("{count} accounts are made in {took:?}");
         assert!(cfg!(debug_assertions) || took <= IMPORTED, "{took:?}");
+        let first = the_box.get(admin, "/api/v1/users/s001").await.json();
+        assert_eq!(first["full_name"], format!("{STUDENT} 1"));
         let applied = applied.json();
         slips = applied["slips"].as_array().expect("slips").clone();
         assert_eq!(slips.len(), count);

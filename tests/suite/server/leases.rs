@@ -178,6 +178,107 @@ async fn everything_that_a_token_opened_ends_when_it_is_revoked() {
     eprintln!("all ended {:?} after the revocation", began.elapsed());
 }
 
+/// How a right ends, by what it was proven with, and what the streams say then.
+const ENDS: [(&str, &str, &str); 5] = [
+    ("suspension", "token", "user.suspended"),
+    ("suspension", "browser", "sign-in.ended"),
+    ("change of role", "token", "role.changed"),
+    ("change of role", "browser", "role.changed"),
+    ("sign-out", "browser", "sign-in.ended"),
+];
+
+async fn sign_out(the_box: &TheBox, browser: &As) {
+    let As::Cookie(cookie) = browser else {
+        panic!("a browser has a cookie");
+    };
+    let here: std::net::IpAddr = std::net::Ipv4Addr::LOCALHOST.into();
+    let caller = server::access::by_cookie(&the_box.server, cookie, here).await;
+    let caller = caller.expect("read").expect("signed in");
+    server::access::sign_out(&the_box.server, &caller)
+        .await
+        .expect("signed out");
+}
+
+async fn set_role(the_box: &TheBox, name: &str, role: &str) {
+    let path = format!("/api/v1/users/{name}");
+    let request = TheBox::request(&As::Root, "PATCH", &path)
+        .header("content-type", "application/merge-patch+json")
+        .header("if-match", "*")
+        .body(Body::from(json!({"role": role}).to_string()))
+        .expect("a request");
+    assert_eq!(the_box.send(request).await.status, 200);
+}
+
+/// Terminals, ports, logs, journals and live pages, for each way in which a right ends.
+///
+/// Proves too: `everything_that_a_token_opened_ends_when_it_is_revoked`
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_open_ends_at_suspension_sign_out_and_change_of_role() {
+    for (way, by, code) in ENDS {
+        let the_box = TheBox::open().await;
+        set_role(&the_box, "jae", "administrator").await;
+        // It proves the role that the account has by now.
+        let token = the_box.token("jae", &Permission::ALL, None).await;
+        let here: std::net::IpAddr = std::net::Ipv4Addr::LOCALHOST.into();
+        let signed_in = server::access::sign_in(&the_box.server, "jae", PASSWORD, here)
+            .await
+            .expect("the password is right");
+        let browser = As::Cookie(signed_in.cookie);
+        let who = match by {
+            "token" => &token,
+            _ => &browser,
+        };
+        the_box.launch(&token, json!({"name": "work"})).await;
+        the_box.until(&token, "work", "running").await;
+        let later = json!({"name": "later", "start_at": "2031-01-01T00:00:00Z"});
+        the_box.launch(&token, later).await;
+
+        let (address, _) = the_box.serve().await;
+        let path = "/api/v1/sessions/work/attach?cols=80&rows=24";
+        let terminal = socket(address, who, path, "v1.term").await;
+        let path = "/api/v1/sessions/work/ports/8080";
+        let mut port = socket(address, who, path, "v1.tcp").await;
+        port.send(Message::Binary("ping".into()))
+            .await
+            .expect("sent");
+        let mut streams = vec!["/api/v1/events"];
+        if by == "browser" {
+            streams.extend(["/live", "/sessions/live", "/notices/live"]);
+        }
+        let mut open = Vec::new();
+        for path in streams {
+            open.push((path, Open::get(&the_box, who, path).await));
+        }
+        let mut log = Open::get(&the_box, who, "/api/v1/sessions/later/logs?follow=1").await;
+        open[0].1.goes_on().await;
+
+        let began = Instant::now();
+        match way {
+            "suspension" => {
+                let path = "/api/v1/users/jae/suspend";
+                let body = json!({"suspended": true});
+                let done = the_box.post(&As::Root, path, body).await;
+                assert!(done.status.is_success(), "{}", done.short());
+            }
+            "change of role" => set_role(&the_box, "jae", "user").await,
+            _ => sign_out(&the_box, &browser).await,
+        }
+        for (name, socket) in [("terminal", terminal), ("port", port)] {
+            let reason = last_words(socket).await.1;
+            assert_eq!(reason, code, "{name} at {way} by {by}");
+        }
+        for (path, stream) in &mut open {
+            stream.ends().await;
+            let said = &stream.heard;
+            assert!(said.contains("event: end"), "{path} at {way}: {said}");
+            assert!(said.contains(code), "{path} at {way} by {by}: {said}");
+        }
+        assert!(log.ends().await, "a log that was cut off looks whole");
+        let passed = began.elapsed();
+        assert!(passed <= SOON, "{way} by {by} took {passed:?}");
+    }
+}
+
 /// Proves too: `everything_that_a_token_opened_ends_when_it_is_revoked`
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upload_under_way_ends_when_its_sender_is_demoted() {

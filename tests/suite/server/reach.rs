@@ -45,7 +45,7 @@ fn sources(below: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// The part of a file that is no test, of all files below `folder`.
-fn product(folder: &str) -> Vec<(PathBuf, String)> {
+pub(super) fn product(folder: &str) -> Vec<(PathBuf, String)> {
     let mut paths = Vec::new();
     sources(
         &Path::new(env!("CARGO_MANIFEST_DIR")).join(folder),

@@ -1,9 +1,12 @@
 //! Reservations over REST on a whole server with simulated devices: a stranger waits for the end of one, and has the device
-//! once it is cancelled; a lead books within the quota of the project and asks an administrator for more.
+//! once it is cancelled; a lead books within the quota of the project and asks an administrator for more; twelve devices are
+//! warned of, drained when the lecture begins, and given back.
 
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
+use base::observe::Clock;
+use rules::units::Timestamp;
 use serde_json::{Value, json};
 
 use super::roles::seconds_ahead;
@@ -157,4 +160,133 @@ async fn a_lead_books_within_the_quota_and_an_administrator_decides_on_more() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(told(&the_box, mina).await[0], "reservation-expired");
+}
+
+/// A machine says something new where it is told something new: after the clock was moved, one of these ends.
+async fn nudge(the_box: &TheBox, number: u32) {
+    let path = format!("/api/v1/sessions/nudge-{number}/kill");
+    let killed = the_box.post(&the_box.jae, &path, json!({})).await;
+    assert!(killed.status.is_success(), "{}", killed.short());
+    let name = format!("nudge-{number}");
+    the_box.until(&the_box.jae, &name, "ended").await;
+}
+
+/// How many of jae's twelve sessions are in that state.
+async fn in_state(the_box: &TheBox, state: &str) -> usize {
+    let mut count = 0;
+    for number in 0..12 {
+        let path = format!("/api/v1/sessions/work-{number}");
+        let session = the_box.get(&the_box.jae, &path).await.json();
+        count += usize::from(session["state"] == state);
+    }
+    count
+}
+
+async fn until_all_are(the_box: &TheBox, state: &str) {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let count = in_state(the_box, state).await;
+        if count == 12 {
+            return;
+        }
+        assert!(Instant::now() < end, "{count} of 12 are {state}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Proves too: `reserved_devices_are_their_members_alone`
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn j7_a_lead_books_twelve_devices_whose_sessions_are_warned_and_drained() {
+    let devices = node::gpu::simulated::devices("H100:12").expect("a good text");
+    let clock = Clock::set_by_hand(Clock::system().now());
+    let the_box = TheBox::by_clock(clock.clone(), &[], devices).await;
+    let (admin, mina, jae) = (&the_box.admin, &the_box.mina, &the_box.jae);
+    let made = the_box.post(admin, "/api/v1/projects", json!({"name": "vision"}));
+    assert_eq!(made.await.status, 201);
+    let lead = json!({"role": "lead"}).to_string();
+    let path = "/api/v1/projects/vision/members/mina";
+    assert_eq!(
+        the_box.with_body(admin, "PUT", path, lead).await.status,
+        200
+    );
+    let quota = json!({"gpu_hours": "12"}).to_string();
+    let path = "/api/v1/projects/vision/reservation-quota";
+    let set = the_box.with_body(admin, "PUT", path, quota).await;
+    assert_eq!(set.status, 200, "{}", set.short());
+
+    // A day and an hour ahead: a lead books that without asking.
+    let began = clock.now();
+    let from = began.plus_seconds(25 * 3_600);
+    let before = |seconds: i64| Timestamp::from_millis(from.as_millis() - seconds * 1_000);
+    let lecture = json!({
+        "name": "lecture", "project": "vision", "resources": {"gpu": 12},
+        "from": from.to_string(), "to": from.plus_seconds(3_600).to_string(), "time_zone": "UTC",
+    });
+    let booked = the_box.post(mina, "/api/v1/reservations", lecture).await;
+    assert_eq!(booked.status, 201, "{}", booked.short());
+    let booked = booked.json();
+    assert_eq!(booked["state"], "booked", "a lead is no administrator");
+
+    let resources = |gpu: u32| json!({"cpu": 0.1, "memory": 67_108_864, "gpu": gpu});
+    let batch = |name: &str, resources: Value| json!({"name": name, "kind": "batch", "command": ["sleep"], "resources": resources});
+    for number in 0..12 {
+        let body = batch(&format!("work-{number}"), resources(1));
+        the_box.launch(jae, body).await;
+    }
+    for number in 0..4 {
+        let small = json!({"cpu": 0.1, "memory": 67_108_864});
+        let body = batch(&format!("nudge-{number}"), small);
+        the_box.launch(jae, body).await;
+        let name = format!("nudge-{number}");
+        the_box.until(jae, &name, "running").await;
+    }
+    until_all_are(&the_box, "running").await;
+
+    let state = async || {
+        let path = "/api/v1/reservations/lecture";
+        let one = the_box.get(mina, path).await.json();
+        one["state"].as_str().unwrap_or_default().to_owned()
+    };
+    clock.set(before(901));
+    nudge(&the_box, 0).await;
+    assert_eq!(state().await, "booked", "15 minutes and a second before");
+    clock.set(before(900));
+    nudge(&the_box, 1).await;
+    let end = Instant::now() + Duration::from_secs(20);
+    while state().await != "warned" {
+        assert!(Instant::now() < end, "no owner was warned");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let kinds = told(&the_box, jae).await;
+    let warned = kinds.iter().filter(|kind| kind.contains("reservation"));
+    assert_eq!(warned.count(), 12, "{kinds:?}");
+    clock.set(before(1));
+    nudge(&the_box, 2).await;
+    assert_eq!(in_state(&the_box, "running").await, 12, "a second before");
+
+    clock.set(from);
+    nudge(&the_box, 3).await;
+    until_all_are(&the_box, "pending").await;
+    assert_eq!(state().await, "active");
+    for number in [0, 11] {
+        let path = format!("/api/v1/sessions/work-{number}/why");
+        let why = the_box.get(jae, &path).await.json();
+        assert_eq!(why["blockers"][0]["code"], "reservation.room", "{why}");
+        assert!(!why.to_string().contains("lecture"), "{why}");
+    }
+    // The class has all of them, and what it gives back is the strangers' again.
+    let mut class = batch("class", resources(12));
+    class["project"] = "vision".into();
+    the_box.launch(mina, class).await;
+    the_box.until(mina, "class", "running").await;
+    assert_eq!(in_state(&the_box, "pending").await, 12);
+    let killed = the_box.post(mina, "/api/v1/sessions/class/kill", json!({}));
+    assert!(killed.await.status.is_success());
+    the_box.until(mina, "class", "ended").await;
+    let cancel = TheBox::request(mina, "DELETE", "/api/v1/reservations/lecture");
+    let cancelled = the_box
+        .send(cancel.body(Body::empty()).expect("a request"))
+        .await;
+    assert_eq!(cancelled.status, 204);
+    until_all_are(&the_box, "running").await;
 }

@@ -94,20 +94,25 @@ pub(crate) type Opened = Result<
     tokio_tungstenite::tungstenite::Error,
 >;
 
-/// Opens a WebSocket with a token.
+/// Opens a WebSocket with a token, or as a page of the console does with its cookie.
 pub(crate) async fn open_socket(
     address: std::net::SocketAddr,
     who: &As,
     path: &str,
     protocol: &str,
 ) -> Opened {
-    let As::Token(token) = who else {
-        panic!("a token opens it");
-    };
     let stream = tokio::net::TcpStream::connect(address)
         .await
         .expect("served");
-    let request = Request::builder()
+    let request = Request::builder();
+    let request = match who {
+        As::Token(token) => request.header("authorization", format!("Bearer {token}")),
+        As::Cookie(cookie) => request
+            .header("cookie", format!("fardel={cookie}"))
+            .header("origin", format!("http://{address}")),
+        As::Nobody | As::Root => panic!("a token or a cookie opens it"),
+    };
+    let request = request
         .uri(format!("ws://{address}{path}"))
         .header("host", address.to_string())
         .header("connection", "Upgrade")
@@ -115,7 +120,6 @@ pub(crate) async fn open_socket(
         .header("sec-websocket-version", "13")
         .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
         .header("sec-websocket-protocol", protocol)
-        .header("authorization", format!("Bearer {token}"))
         .body(())
         .expect("a request");
     tokio_tungstenite::client_async(request, stream).await

@@ -153,6 +153,55 @@ fn weights_hold_over_a_day_and_a_newcomer_is_next() {
     }
 }
 
+/// Who started in each minute of a day of three users who want all of it, and the day: a fourth one comes at ten o'clock with
+/// one session.
+fn greedy_day(seed: u64) -> (Vec<Vec<UserId>>, FairDay) {
+    let mut day = FairDay::new(seed, &[(2, 2), (3, 3)]);
+    let mut started = Vec::new();
+    for minute in 0..24 * 60 {
+        for id in 1..=3 {
+            day.queue(user(id), minute, 30);
+        }
+        if minute == NEWCOMER {
+            day.queue(user(9), minute, 1);
+        }
+        if minute.is_multiple_of(60) {
+            // The same decisions, asked twice of the same world.
+            let now = at(minute * 60);
+            assert_eq!(decide(&day.world, now), decide(&day.world, now), "{minute}");
+        }
+        started.push(day.pass(minute));
+    }
+    (started, day)
+}
+
+/// The minute in which the newcomer comes.
+const NEWCOMER: u64 = 600;
+
+/// J5, fairness under pressure: a newcomer's first session starts with the next free place, greedy users get what their
+/// weights say within a twentieth, and the day comes to the same when it is decided again. That a server's own log decides
+/// again to the same bytes is tested where the log is.
+///
+/// Proves too: `weights_hold_over_a_day_and_a_newcomer_is_next`
+#[test]
+fn j5_greedy_users_leave_a_newcomer_the_next_place_and_the_day_replays() {
+    let (started, day) = greedy_day(7);
+    let mut from_then = started[NEWCOMER as usize..].iter().flatten();
+    assert_eq!(from_then.next(), Some(&user(9)));
+    assert_eq!(from_then.filter(|one| **one == user(9)).count(), 0);
+    let of_three: u64 = (1..=3).map(|id| day.share(user(id))).sum();
+    for id in 1..=3 {
+        let expected = of_three * u64::try_from(id).expect("a weight") / 6;
+        let share = day.share(user(id));
+        assert!(
+            share.abs_diff(expected) * 20 <= expected,
+            "user {id} got {share} of {expected}"
+        );
+    }
+    let (again, _) = greedy_day(7);
+    assert_eq!(started, again);
+}
+
 #[test]
 fn more_use_never_moves_a_user_forward() {
     let mut numbers = Numbers(5);

@@ -42,6 +42,10 @@ pub(crate) fn entry_of(name: &'static str, password: &'static str, groups: &[&st
 
 /// Its bind is never answered.
 const SLOW: &str = "slow";
+/// What a search finds of it comes a byte at a time.
+const DRIPPING: &str = "dripping";
+/// Between two of those bytes: the whole takes many times as long as a sign-in may.
+const DRIP: std::time::Duration = std::time::Duration::from_millis(50);
 /// A search that finds it fails.
 const BROKEN: &str = "broken";
 
@@ -136,6 +140,7 @@ async fn serve(mut stream: TcpStream, entries: TestEntries) {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
+        let mut is_dripping = false;
         let answers = match tag {
             0x60 => {
                 let (_, _, rest) = first(operation);
@@ -165,6 +170,7 @@ async fn serve(mut stream: TcpStream, entries: TestEntries) {
                 };
                 let asked: Vec<&TestEntry> = known.iter().filter(asked).collect();
                 let code = u8::from(asked.iter().any(|entry| entry.is(BROKEN)));
+                is_dripping = asked.iter().any(|entry| entry.is(DRIPPING));
                 let mut answers: Vec<Vec<u8>> = asked.into_iter().map(found).collect();
                 answers.push(result(0x65, code));
                 answers
@@ -175,8 +181,14 @@ async fn serve(mut stream: TcpStream, entries: TestEntries) {
         };
         for answer in answers {
             let message = element(0x30, &[element(2, id), answer].concat());
-            if stream.write_all(&message).await.is_err() {
-                return;
+            let piece = if is_dripping { 1 } else { message.len() };
+            for bytes in message.chunks(piece) {
+                if is_dripping {
+                    tokio::time::sleep(DRIP).await;
+                }
+                if stream.write_all(bytes).await.is_err() {
+                    return;
+                }
             }
         }
     }
@@ -427,6 +439,74 @@ async fn a_dead_directory_keeps_nobody_waiting_and_no_local_account_out() {
     drop(listener);
     let refused = code(by(&server, "kim", "of kim").await);
     assert_eq!(refused, rules::codes::DIRECTORY_UNREACHABLE);
+}
+
+/// A directory that always sends something and never comes to an end holds a sign-in no longer than one that is silent.
+#[tokio::test]
+async fn a_dripping_directory_holds_a_sign_in_no_longer_and_no_local_account_out() {
+    let entries = TestEntries::default();
+    let mut kim = entry_of("kim", "of kim", &[]);
+    kim.attributes.push((DRIPPING, Vec::new()));
+    *entries.lock().unwrap() = vec![kim, entry_of("lee", "of lee", &[])];
+    let folder = tempfile::tempdir().unwrap();
+    let server = asking(folder.path(), directory(&entries).await).await;
+    let begun = Instant::now();
+    let refused = code(by(&server, "kim", "of kim").await);
+    assert_eq!(refused, rules::codes::DIRECTORY_UNREACHABLE);
+    let took = begun.elapsed();
+    assert!(took >= MAX_ASKING / 2, "it did not drip: {took:?}");
+    assert!(took < MAX_ASKING * 2, "{took:?}");
+    assert_eq!(code(by(&server, "mina", GOOD).await), "done");
+    assert_eq!(code(by(&server, "lee", "of lee").await), "done");
+    let asked = ask(&server, ("kim".to_owned(), None)).await;
+    assert!(matches!(asked, Err(DirectoryFault::Late)), "{asked:?}");
+}
+
+/// Groups within groups are not followed, so that a circle of them is none here: what the directory says of the entry itself
+/// counts.
+#[tokio::test]
+async fn a_circle_of_groups_gives_the_role_of_the_own_group_alone() {
+    let entries = TestEntries::default();
+    *entries.lock().unwrap() = vec![
+        entry_of("kim", "of kim", &["cn=staff,dc=x"]),
+        entry_of("staff", "of no user", &["cn=heads,dc=x"]),
+        entry_of("heads", "of no user", &["cn=staff,dc=x", "cn=heads,dc=x"]),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let server = asking(folder.path(), directory(&entries).await).await;
+    let begun = Instant::now();
+    for _ in 0..2 {
+        by(&server, "kim", "of kim").await.unwrap();
+        assert_eq!(role(&server, "kim"), Some(GrantRole::Member));
+    }
+    let took = begun.elapsed();
+    assert!(took < MAX_ASKING * 2, "{took:?}");
+    // Named by the entry itself, the other one counts as well.
+    let both = ["cn=staff,dc=x", "cn=heads,dc=x"];
+    entries.lock().unwrap()[0] = entry_of("kim", "of kim", &both);
+    by(&server, "kim", "of kim").await.unwrap();
+    assert_eq!(role(&server, "kim"), Some(GrantRole::Lead));
+}
+
+/// A hundred thousand groups are refused like a thousand and one, and the account that was there stays as it was.
+#[tokio::test]
+async fn a_hundred_thousand_groups_of_one_entry_are_refused_and_change_nothing() {
+    let entries = TestEntries::default();
+    *entries.lock().unwrap() = vec![entry_of("kim", "of kim", &["staff"])];
+    let folder = tempfile::tempdir().unwrap();
+    let server = asking(folder.path(), directory(&entries).await).await;
+    by(&server, "kim", "of kim").await.unwrap();
+    let many: Vec<String> = (0..100_000).map(|number| format!("cn=g{number}")).collect();
+    let mut kim = entry_of("kim", "of kim", &["heads"]);
+    kim.attributes[4].1.extend(many);
+    *entries.lock().unwrap() = vec![kim];
+    let begun = Instant::now();
+    let refused = code(by(&server, "kim", "of kim").await);
+    assert_eq!(refused, rules::codes::DIRECTORY_TOO_MANY_GROUPS);
+    let took = begun.elapsed();
+    assert!(took < MAX_ASKING * 2, "{took:?}");
+    assert_eq!(role(&server, "kim"), Some(GrantRole::Member));
+    assert_eq!(code(by(&server, "mina", GOOD).await), "done");
 }
 
 /// Guesses wait as others do where a directory is slow to say no: once it has the password, a try counts.
