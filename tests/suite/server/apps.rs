@@ -23,7 +23,7 @@ use server::access;
 use tokio_tungstenite::tungstenite::Message;
 use tower::ServiceExt as _;
 
-use super::the_box::{Answer, As, PASSWORD, TheBox};
+use super::the_box::{Answer, As, PASSWORD, TheBox, open_socket};
 
 /// The first of the ports of apps; nothing listens there.
 const PORT: u16 = 18_443;
@@ -611,9 +611,27 @@ async fn socket(
 /// Proves too: `everything_that_a_token_opened_ends_when_it_is_revoked`
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_open_in_an_app_ends_with_the_right_to_it() {
-    for way in ["sign-out", "suspension", "end of the session"] {
-        let site = Site::open().await;
+    for (way, reason) in [
+        ("sign-out", Some("sign-in.ended")),
+        // It ends all sign-ins.
+        ("suspension", Some("sign-in.ended")),
+        ("change of role", Some("role.changed")),
+        // What ends a terminal is then the end of its container.
+        ("end of the session", None),
+    ] {
+        let mut site = Site::open().await;
+        if way == "change of role" {
+            site.the_box.set_role("mina", "administrator").await;
+            site.mina = browser(&site.the_box, "mina").await;
+        }
         let cookie = site.entered().await;
+        let (console, _) = site.the_box.serve().await;
+        let path = "/api/v1/sessions/work/attach?cols=80&rows=24";
+        let mut terminal = match reason {
+            None => None,
+            Some(_) => Some(open_socket(console, &site.mina, path, "v1.term").await),
+        }
+        .map(|opened| opened.expect("opened").0);
         let address = site.serve().await;
         let mut socket = socket(address, &cookie).await;
         socket
@@ -658,6 +676,7 @@ async fn everything_open_in_an_app_ends_with_the_right_to_it() {
                     .await;
                 assert!(done.status.is_success(), "{}", done.short());
             }
+            "change of role" => site.the_box.set_role("mina", "user").await,
             _ => {
                 let path = "/api/v1/sessions/work/kill";
                 let done = site.the_box.post(&site.the_box.mina, path, json!({})).await;
@@ -667,9 +686,23 @@ async fn everything_open_in_an_app_ends_with_the_right_to_it() {
         let closed = async {
             while let Some(Ok(_)) = socket.next().await {}
             while let Some(Ok(_)) = endless.frame().await {}
+            let mut why = None;
+            if let Some(terminal) = &mut terminal {
+                while let Some(Ok(message)) = terminal.next().await {
+                    if let Message::Close(Some(frame)) = message {
+                        why = Some(frame.reason.to_string());
+                    }
+                }
+            }
+            why
         };
-        let closed = tokio::time::timeout(SOON, closed).await;
-        closed.unwrap_or_else(|_| panic!("it goes on after {way}"));
+        let why = tokio::time::timeout(SOON, closed).await;
+        let why = why.unwrap_or_else(|_| panic!("it goes on after {way}"));
+        assert_eq!(why.as_deref(), reason, "{way}");
+        if way == "change of role" {
+            // What is left to her she opens again.
+            continue;
+        }
         let own = with(&OWN_SCRIPT, &[("cookie", cookie.as_str())]);
         let refused = site.ask("GET", "/x", &own).await;
         assert!(
@@ -939,11 +972,24 @@ async fn an_app_is_shared_with_members_and_closes_when_it_is_taken_back() {
             .await
             .expect("sent");
         assert!(socket.next().await.expect("open").is_ok());
+        let request = Request::get("/endless")
+            .header("host", HOST)
+            .header("authorization", &bearer)
+            .extension(OwnPort(PORT))
+            .extension(Peer::Tcp(([192, 0, 2, 9], 4000).into()))
+            .body(Body::empty())
+            .expect("a request");
+        let endless = site.origin.clone().oneshot(request).await;
+        let mut endless = endless.expect("an answer").into_body();
+        endless.frame().await.expect("a piece").expect("whole");
         let id = made["id"].as_str().expect("an id");
         let path = format!("{shares}/{id}");
         let gone = the_box.with_body(&the_box.mina, "DELETE", &path, "").await;
         assert_eq!(gone.status, 204, "{}", gone.short());
-        let closed = async { while let Some(Ok(_)) = socket.next().await {} };
+        let closed = async {
+            while let Some(Ok(_)) = socket.next().await {}
+            while let Some(Ok(_)) = endless.frame().await {}
+        };
         let closed = tokio::time::timeout(SOON, closed).await;
         closed.expect("it goes on without a share");
         assert_eq!(ask().await.short(), "404 session.not-found");

@@ -94,16 +94,13 @@ pub(crate) type Opened = Result<
     tokio_tungstenite::tungstenite::Error,
 >;
 
-/// Opens a WebSocket with a token.
+/// Opens a WebSocket with a token, or as a page of this address does.
 pub(crate) async fn open_socket(
     address: std::net::SocketAddr,
     who: &As,
     path: &str,
     protocol: &str,
 ) -> Opened {
-    let As::Token(token) = who else {
-        panic!("a token opens it");
-    };
     let stream = tokio::net::TcpStream::connect(address)
         .await
         .expect("served");
@@ -114,10 +111,15 @@ pub(crate) async fn open_socket(
         .header("upgrade", "websocket")
         .header("sec-websocket-version", "13")
         .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
-        .header("sec-websocket-protocol", protocol)
-        .header("authorization", format!("Bearer {token}"))
-        .body(())
-        .expect("a request");
+        .header("sec-websocket-protocol", protocol);
+    let request = match who {
+        As::Token(token) => request.header("authorization", format!("Bearer {token}")),
+        As::Cookie(cookie) => request
+            .header("cookie", format!("fardel={cookie}"))
+            .header("origin", format!("http://{address}")),
+        As::Nobody | As::Root => request,
+    };
+    let request = request.body(()).expect("a request");
     tokio_tungstenite::client_async(request, stream).await
 }
 
@@ -290,6 +292,17 @@ impl TheBox {
             headers: parts.headers,
             bytes: bytes.to_vec(),
         }
+    }
+
+    /// Gives a user this role, as root on the machine does.
+    pub(crate) async fn set_role(&self, user: &str, role: &str) {
+        let request = Self::request(&As::Root, "PATCH", &format!("/api/v1/users/{user}"))
+            .header("content-type", "application/merge-patch+json")
+            .header("if-match", "*")
+            .body(Body::from(json!({"role": role}).to_string()))
+            .expect("a request");
+        let answer = self.send(request).await;
+        assert_eq!(answer.status, 200, "{}", answer.short());
     }
 
     pub(crate) async fn get(&self, who: &As, path: &str) -> Answer {
