@@ -2,8 +2,9 @@
 //! browser that says what browsers say. Each attack stands beside what differs in the one thing that is checked.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -801,6 +802,143 @@ async fn an_app_that_starts_says_how_far_it_is_and_why_it_failed() {
         .post(&As::Root, "/api/v1/sessions/work/apps/8888/open", json!({}))
         .await;
     assert!(root.json()["entry"].is_null(), "{}", root.json());
+}
+
+/// Apps of which one never listens and one takes each connection and closes it: both have failed when their time is over,
+/// and what is sent to such a port has an answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_app_that_listens_never_or_closes_at_once_has_failed() {
+    let site = Site::open().await;
+    let who = &site.the_box.mina;
+    let cookie = site.entered().await;
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+    let absent = free.expect("a port").local_addr().expect("bound");
+    let closes = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+    let closes = closes.expect("a port");
+    let closing = closes.local_addr().expect("bound");
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = closes.accept().await {
+            drop(stream);
+        }
+    });
+    let apps = &site.the_box.streams.apps;
+    let files = [("deaf", 9000, absent), ("closing", 9001, closing)];
+    let files = files.map(|(name, port, address)| {
+        apps.lock().expect("free").insert(port, address);
+        let text = format!(
+            "[[app]]\nname = \"{name}\"\ntitle = {{en = \"{name}\"}}\ncommand = [\"serve\"]\n\
+             port = {port}\nready_seconds = 1\n"
+        );
+        let name = format!("{name}.toml");
+        AppFile { name, text }
+    });
+    *site.the_box.streams.files.lock().expect("free") = files.to_vec();
+    for name in ["deaf", "closing"] {
+        let path = format!("/api/v1/sessions/work/apps/{name}");
+        let open = format!("{path}/open");
+        let opened = site.the_box.post(who, &open, json!({})).await.json();
+        assert_eq!(opened["app"]["state"], "starting", "{name}: {opened}");
+        let until = Instant::now() + Duration::from_secs(30);
+        let failed = loop {
+            let shown = site.the_box.get(who, &path).await.json();
+            if shown["state"] != "starting" {
+                break shown;
+            }
+            assert!(Instant::now() < until, "{name}: {shown}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        assert_eq!(failed["state"], "failed", "{name}: {failed}");
+        assert_eq!(failed["problem"]["code"], "app.too-slow", "{name}");
+    }
+    // One that was open and does so from now on.
+    let own = with(&OWN_SCRIPT, &[("cookie", cookie.as_str())]);
+    for (address, expected) in [(closing, "app.answer-broken"), (absent, "app.unreachable")] {
+        apps.lock().expect("free").insert(8888, address);
+        let answer = site.ask("GET", "/x", &own).await.short();
+        assert!(
+            answer.starts_with("50") && answer.ends_with(expected),
+            "{answer}"
+        );
+    }
+}
+
+/// An answer of 10 GB is carried as its reader takes it: what stands between app and reader is what sockets hold, and
+/// the app hears at once that its reader has gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_of_ten_gigabytes_waits_for_its_reader() {
+    const PIECE: &[u8] = &[b'x'; 64 << 10];
+    /// Above what the sockets of both ways to the app hold, far below what the app would send.
+    const HELD: u64 = 64 << 20;
+    /// Tells when its answer is dropped.
+    struct Ends(Option<tokio::sync::oneshot::Sender<()>>);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            // The test may be over.
+            let _ = self.0.take().map(|end| end.send(()));
+        }
+    }
+    let site = Site::open().await;
+    let cookie = site.entered().await;
+    let sent = Arc::new(AtomicU64::new(0));
+    let (end, ended) = tokio::sync::oneshot::channel();
+    let once = Arc::new(Mutex::new(Some(Ends(Some(end)))));
+    let counted = Arc::clone(&sent);
+    let much = move || {
+        let (counted, ends) = (Arc::clone(&counted), once.lock().expect("free").take());
+        async move {
+            let pieces = futures_util::stream::repeat_with(move || {
+                let _held = &ends;
+                counted.fetch_add(PIECE.len() as u64, Ordering::Relaxed);
+                Ok::<_, std::io::Error>(Bytes::from_static(PIECE))
+            });
+            let length = (10_u64 << 30).to_string();
+            ([("content-length", length)], Body::from_stream(pieces)).into_response()
+        }
+    };
+    let router = Router::new().route("/much", get(much));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+    let listener = listener.expect("a port");
+    let address = listener.local_addr().expect("bound");
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let apps = &site.the_box.streams.apps;
+    apps.lock().expect("free").insert(8888, address);
+
+    let request = Request::get("/much")
+        .header("host", HOST)
+        .header("cookie", cookie.as_str())
+        .header("sec-fetch-site", "same-origin")
+        .extension(OwnPort(PORT))
+        .extension(Peer::Tcp(([192, 0, 2, 9], 4000).into()))
+        .body(Body::empty())
+        .expect("a request");
+    let answer = site.origin.clone().oneshot(request).await;
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.headers()["content-length"], "10737418240");
+    let mut body = answer.into_body();
+    let mut read = 0;
+    for _ in 0..2 {
+        let to = read + (32 << 20);
+        while read < to {
+            let frame = body.frame().await.expect("it goes on").expect("whole");
+            read += frame.into_data().map_or(0, |data| data.len() as u64);
+        }
+        // Nothing is read now, and after a while nothing is sent.
+        let mut before = 0;
+        let until = Instant::now() + Duration::from_secs(30);
+        while before != sent.load(Ordering::Relaxed) {
+            assert!(Instant::now() < until, "it sends to a reader that rests");
+            before = sent.load(Ordering::Relaxed);
+            assert!(
+                before < read + HELD,
+                "{before} bytes for {read} that were read"
+            );
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    }
+    drop(body);
+    let ended = tokio::time::timeout(SOON, ended).await;
+    // The sender says so, or is dropped with the answer.
+    let _ = ended.expect("the app goes on without a reader");
 }
 
 /// An app of a launch is started once, a port of one is opened, and both have their address without a click.
