@@ -128,7 +128,7 @@ fn what_cannot_run_in_the_background_is_refused_to_each_who_asks() {
         };
         assert!(code != Some(0), "{said}");
     }
-    // One that this machine has and the container has not is none, whatever a description calls it.
+    // One that this machine has and the container has not is none, by its full path too.
     let mark = ground.directory.path().join("mark");
     let outside = ground.directory.path().join("outside");
     let script = format!("#!/bin/sh\ntouch {}\n", mark.display());
