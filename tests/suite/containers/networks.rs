@@ -200,7 +200,7 @@ fn a_session_reaches_what_is_listed_and_nothing_else() {
     let before = host_network();
     let relay = Relay::begin(&ground);
     let (listed, ended) = echo();
-    let (other, _) = echo();
+    let (other, reached) = echo();
     let script = format!(
         "exec 3<>/dev/tcp/db/{listed} && echo hello >&3 && read -r line <&3 && echo \"got $line\"
          (exec 4<>/dev/tcp/ip-127-0-0-1/{listed}) && echo by-address
@@ -264,6 +264,10 @@ fn a_session_reaches_what_is_listed_and_nothing_else() {
         killed.elapsed()
     );
     drop(relay);
+    assert!(
+        reached.try_recv().is_err(),
+        "what is not listed was reached"
+    );
     assert_untouched(&before);
 }
 
@@ -276,7 +280,7 @@ fn a_proxy_opens_what_its_policy_lists() {
     let before = host_network();
     let relay = Relay::begin(&ground);
     let (listed, _listed) = echo();
-    let (other, _other) = echo();
+    let (other, reached) = echo();
     let of_socks = |port: u16| {
         let [high, low] = port.to_be_bytes();
         format!("\\x{high:02x}\\x{low:02x}")
@@ -324,6 +328,10 @@ fn a_proxy_opens_what_its_policy_lists() {
     assert_eq!(relay.count(&name, listed, EgressOutcome::NotListed), 1);
     ground.runtime.kill(&name).expect("accepted");
     drop(relay);
+    assert!(
+        reached.try_recv().is_err(),
+        "what is not listed was reached"
+    );
     assert_untouched(&before);
 }
 
@@ -335,7 +343,7 @@ fn a_session_without_a_network_has_nothing_to_reach() {
     };
     let before = host_network();
     let relay = Relay::begin(&ground);
-    let (port, _ended) = echo();
+    let (port, reached) = echo();
     let script = format!(
         "for at in 127.0.0.1 127.80.0.1 127.127.0.1; do
              for port in {port} 4281; do
@@ -356,6 +364,10 @@ fn a_session_without_a_network_has_nothing_to_reach() {
     assert!(served.iter().all(|one| one.name != name.as_str()));
     ground.runtime.kill(&name).expect("accepted");
     drop(relay);
+    assert!(
+        reached.try_recv().is_err(),
+        "what is not listed was reached"
+    );
     assert_untouched(&before);
 }
 
