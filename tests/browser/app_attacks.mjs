@@ -59,10 +59,11 @@ last.join()
 /// What the target hears of an attack that nothing stops.
 const ALL = ["GET /attack/fetch", "GET /attack/frame", "GET /attack/image", "GET /attack/script", "GET /attack/socket", "POST /attack/form", "POST /attack/post"];
 
-/// Where a server has its apps: at ports of its address, as on a box without a name, or at names of their own.
+/// Where a server has its apps: at ports of its address, as on a box without a name, or at names of their own. At a port a
+/// browser says by the console's cookie who it is; at a name it does not, and there a ticket is worth its one use.
 const PLACES = [
-  { name: "at ports", variables: async () => ({ FARDEL_LISTEN_APPS: `127.0.0.1:${await freePort()}` }) },
-  { name: "at names", variables: async () => ({ FARDEL_APPS_NAME: "apps.localhost", FARDEL_TLS: "on" }) },
+  { name: "at ports", besideConsole: true, variables: async () => ({ FARDEL_LISTEN_APPS: `127.0.0.1:${await freePort()}` }) },
+  { name: "at names", besideConsole: false, variables: async () => ({ FARDEL_APPS_NAME: "apps.localhost", FARDEL_TLS: "on" }) },
 ];
 
 let browser;
@@ -209,7 +210,7 @@ for (const place of PLACES) {
         return (await answer.json()).entry;
       }, `/api/v1/sessions/${session().id}/apps/8000/open`);
       assert.equal(new URL(copied).origin, origin);
-      for (const tries of [theirs, page]) {
+      for (const tries of place.besideConsole ? [theirs, page] : []) {
         assert.equal((await tries.goto(copied)).status(), 403, "a ticket that another user tried");
         assert.notEqual(await tries.title(), "App 8000");
       }
