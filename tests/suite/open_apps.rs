@@ -1,4 +1,4 @@
-//! Apps that are open while the server dies: 40 sessions, each with a little WebSocket server of its own and a client that
+//! Apps that are open while the server dies: 40 sessions of two users, each with a little WebSocket server of its own and a client that
 //! talks to it, as a notebook does with its kernel. No session may end, and each client reaches the same program again by
 //! the address that it had, without a page of the console between.
 
@@ -55,8 +55,9 @@ while (1) {
 }
 "#;
 
-/// One open app: its session, its address and the socket to its program.
-struct OpenApp {
+/// One open app: its user and session, its address and the socket to its program.
+struct OpenApp<'a> {
+    account: &'a Account,
     session: String,
     port: u16,
     line: WebSocket<TcpStream>,
@@ -112,7 +113,7 @@ fn comes_back(account: &Account, port: u16, word: &str) -> (WebSocket<TcpStream>
     }
 }
 
-fn open(account: &Account, session: String) -> OpenApp {
+fn open(account: &Account, session: String) -> OpenApp<'_> {
     let path = format!("/api/v1/sessions/{session}/apps/{PORT}/open");
     let until = Instant::now() + TIMEOUT;
     let opened: Value = loop {
@@ -129,6 +130,7 @@ fn open(account: &Account, session: String) -> OpenApp {
     let port = port.unwrap_or_else(|| panic!("no address: {opened}"));
     let (line, kernel) = comes_back(account, port, "first");
     OpenApp {
+        account,
         session,
         port,
         line,
@@ -154,19 +156,24 @@ fn forty_open_apps_live_through_the_end_of_the_server() {
     let apps = PathBuf::from(format!("127.0.0.1:{first}"));
     installation.settings.push(("FARDEL_LISTEN_APPS", apps));
     installation.start();
-    let account = user(&installation.socket(), "mina");
-    let launched: Vec<String> = (0..SESSIONS)
+    // One user has a quarter of the ports at most.
+    let accounts = ["mina", "jae"].map(|name| user(&installation.socket(), name));
+    let launched: Vec<(&Account, String)> = (0..SESSIONS)
         .map(|number| {
+            let account = &accounts[number % accounts.len()];
             let body = json!({
                 "name": format!("notebook-{number}"), "image": "host", "command": ["perl", "-e", KERNEL],
                 "resources": {"cpu": 0.04, "memory": 32 << 20, "shm": 1 << 20},
             });
             let (status, made) = account.ask("POST", "/api/v1/sessions", Some(&body));
             assert!((200..300).contains(&status), "{number}: {status} {made}");
-            made["id"].as_str().expect("an id").to_owned()
+            (account, made["id"].as_str().expect("an id").to_owned())
         })
         .collect();
-    let mut open: Vec<OpenApp> = launched.into_iter().map(|id| open(&account, id)).collect();
+    let mut open: Vec<OpenApp<'_>> = launched
+        .into_iter()
+        .map(|(account, id)| open(account, id))
+        .collect();
     let shims = installation.shims();
     assert_eq!(shims.len(), SESSIONS);
 
@@ -182,7 +189,7 @@ fn forty_open_apps_live_through_the_end_of_the_server() {
     installation.start();
     let serves = started.elapsed();
     for app in &mut open {
-        let (line, kernel) = comes_back(&account, app.port, "again");
+        let (line, kernel) = comes_back(app.account, app.port, "again");
         assert_eq!(kernel, app.kernel, "it is another program");
         app.line = line;
     }
@@ -193,7 +200,7 @@ fn forty_open_apps_live_through_the_end_of_the_server() {
     assert_eq!(installation.shims(), shims);
     for app in &mut open {
         let path = format!("/api/v1/sessions/{}", app.session);
-        let (_, shown) = account.ask("GET", &path, None);
+        let (_, shown) = app.account.ask("GET", &path, None);
         assert_eq!(shown["state"], "running", "{shown}");
         assert_eq!(answered(&mut app.line, "on").expect("open"), app.kernel);
     }
