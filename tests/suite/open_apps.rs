@@ -162,7 +162,7 @@ fn forty_open_apps_live_through_the_end_of_the_server() {
         .map(|number| {
             let account = &accounts[number % accounts.len()];
             let body = json!({
-                "name": format!("notebook-{number}"), "image": "host", "command": ["perl", "-e", KERNEL],
+                "name": format!("notebook-{number}"), "kind": "batch", "image": "host", "command": ["perl", "-e", KERNEL],
                 "resources": {"cpu": 0.04, "memory": 32 << 20, "shm": 1 << 20},
             });
             let (status, made) = account.ask("POST", "/api/v1/sessions", Some(&body));
