@@ -56,7 +56,7 @@ while (1) {
 "#;
 
 /// One open app: its user and session, its address and the socket to its program.
-struct OpenApp<'a> {
+struct Notebook<'a> {
     account: &'a Account,
     session: String,
     port: u16,
@@ -113,7 +113,7 @@ fn comes_back(account: &Account, port: u16, word: &str) -> (WebSocket<TcpStream>
     }
 }
 
-fn open(account: &Account, session: String) -> OpenApp<'_> {
+fn open(account: &Account, session: String) -> Notebook<'_> {
     let path = format!("/api/v1/sessions/{session}/apps/{PORT}/open");
     let until = Instant::now() + TIMEOUT;
     let opened: Value = loop {
@@ -129,7 +129,7 @@ fn open(account: &Account, session: String) -> OpenApp<'_> {
     let port = port.and_then(|port| u16::try_from(port).ok());
     let port = port.unwrap_or_else(|| panic!("no address: {opened}"));
     let (line, kernel) = comes_back(account, port, "first");
-    OpenApp {
+    Notebook {
         account,
         session,
         port,
@@ -170,7 +170,7 @@ fn forty_open_apps_live_through_the_end_of_the_server() {
             (account, made["id"].as_str().expect("an id").to_owned())
         })
         .collect();
-    let mut open: Vec<OpenApp<'_>> = launched
+    let mut open: Vec<Notebook<'_>> = launched
         .into_iter()
         .map(|(account, id)| open(account, id))
         .collect();
