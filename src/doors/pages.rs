@@ -514,9 +514,17 @@ fn guest(console: &PagesContext, visit: &RequestContext) -> PageLayout {
         maintenance: Vec::new(),
         live: None,
         notice: notice(visit.text, &visit.path),
+        notice_warns: notice_warns(&visit.path),
         keys: visit.keys,
         encrypted: visit.secure,
     }
+}
+
+/// Whether that sentence says that a trial failed.
+fn notice_warns(path: &str) -> bool {
+    ["sources-fail", "webhook-fails", "mail-fails"]
+        .iter()
+        .any(|word| path.contains(&format!("notice={word}")))
 }
 
 /// The sentence about what was just done, from the address that a form led to.

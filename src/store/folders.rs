@@ -1177,6 +1177,7 @@ mod tests {
             bytes: Some(bytes),
             overwrite: false,
             modified_at: None,
+            version: None,
             by: None,
         };
         let now = Timestamp::from_millis(4_000_000_000_000);

@@ -210,7 +210,7 @@ pub enum Command {
     /// Notices by mail: choose kinds, see how mail goes out, try the mail server
     #[command(subcommand)]
     Mail(MailCommand),
-    /// Holidays of the site and of domains, which windows and reservations know
+    /// Holidays of the site and of domains, for windows and reservations
     #[command(subcommand, visible_alias = "holidays")]
     Holiday(HolidayCommand),
     /// Branding: name, logo, hue and short texts of the site
@@ -2763,7 +2763,7 @@ pub enum FolderCommand {
         #[arg(value_name = "RIGHT", value_parser = ["ro", "rw"])]
         right: String,
     },
-    /// Give a folder a limit of its own, or take it
+    /// Give a folder a limit of its own, or take it away
     #[command(after_help = "Examples:\n  \
         fardel folder limit data 20g\n  \
         fardel folder limit data none\n\n\
@@ -3164,7 +3164,7 @@ pub enum SnapshotCommand {
     /// Keep the files of a folder as they are now
     #[command(after_help = "Example:\n  \
         fardel snapshot create data\n\n\
-        Where a session may write meanwhile, each file is whole, and the files are of different moments.")]
+        Where a session may write to the folder meanwhile, each file is whole, but the files are of different moments.")]
     Create {
         #[arg(value_name = "FOLDER")]
         folder: String,

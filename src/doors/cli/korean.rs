@@ -411,11 +411,11 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("sign-up approve", "요청한 계정을 만듭니다"),
     (
         "sign-up decline",
-        "요청을 받아들이지 않습니다. 30일 동안 되돌릴 수 있습니다",
+        "요청을 거부합니다. 30일 동안 되돌릴 수 있습니다",
     ),
     (
         "sign-up reopen",
-        "받아들이지 않은 요청을 다시 기다리게 합니다",
+        "거부한 요청을 되돌려 다시 대기하게 합니다",
     ),
     (
         "sign-up rules",
@@ -527,7 +527,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("folder get", "폴더 하나를 보여 줍니다"),
     (
         "folder create",
-        "자기 폴더나 관리하는 프로젝트의 폴더를 만듭니다",
+        "자기 폴더나 책임자인 프로젝트의 폴더를 만듭니다",
     ),
     (
         "folder members",
@@ -538,11 +538,8 @@ const SUMMARIES: &[(&str, &str)] = &[
         "folder clone",
         "파일을 읽을 수 있는 폴더를 복사해 자기 폴더를 만듭니다",
     ),
-    (
-        "folder transfer",
-        "폴더를 다른 소유자에게 넘긴다고 제안합니다",
-    ),
-    ("folder withdraw", "폴더를 넘긴다는 제안을 거둡니다"),
+    ("folder transfer", "다른 소유자에게 폴더를 제안합니다"),
+    ("folder withdraw", "폴더 제안을 철회합니다"),
     ("folder transfers", "넘겨받을 수 있는 폴더를 나열합니다"),
     (
         "folder take",

@@ -27,8 +27,8 @@ use super::layout::{Nav, PageLayout};
 use super::policies::{self, amount, key_name, level_name};
 use super::request_context::RequestContext;
 use super::table::{
-    ColumnDisplay, DataTable, EmptyTable, FilterBar, RowAction, TableCell, TableColumn, TableLine,
-    TableState,
+    ColumnDisplay, DataTable, EmptyTable, FilterBar, ROWS_BY_FORM, RowAction, TableCell,
+    TableColumn, TableLine, TableState,
 };
 use super::table_answer::{ListPage, answer, shorter};
 use super::table_choices::{FilterWords, filter_bar};
@@ -144,6 +144,7 @@ async fn read(
     let full = allowances::no_room(items.len());
     let columns = columns(t);
     let mut state = TableState::read(PATH, &FILTERS, asked);
+    state.rows = ROWS_BY_FORM;
     state.choose_columns("allowances", &columns, asked, headers, visit);
     for word in state.filter("q").to_lowercase().split_whitespace() {
         items.retain(|item| found(item, word));

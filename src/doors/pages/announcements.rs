@@ -26,7 +26,7 @@ use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::table::{
-    DataTable, EmptyTable, RowAction, TableCell, TableColumn, TableLine, TableState,
+    DataTable, EmptyTable, ROWS_BY_FORM, RowAction, TableCell, TableColumn, TableLine, TableState,
 };
 use super::{PagesContext, layout, responses};
 use crate::doors::text::{Language, Text, codes};
@@ -246,6 +246,7 @@ fn table(
     }
     let asked = [("page".to_owned(), page.to_owned())];
     let mut state = TableState::read(PATH, &[], &asked);
+    state.rows = ROWS_BY_FORM;
     state.columns = columns.iter().map(|column| column.key).collect();
     let total = all.len() as u64;
     let rows = state

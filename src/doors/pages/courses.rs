@@ -32,8 +32,8 @@ use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::{LocalClock, RequestContext};
 use super::table::{
-    ColumnDisplay, DataTable, EmptyTable, FilterBar, RowAction, TableCell, TableColumn, TableLine,
-    TableState,
+    ColumnDisplay, DataTable, EmptyTable, FilterBar, ROWS_BY_FORM, RowAction, TableCell,
+    TableColumn, TableLine, TableState,
 };
 use super::table_answer::{ListPage, answer, shorter};
 use super::table_choices::{FilterWords, filter_bar};
@@ -256,6 +256,7 @@ async fn listed(
     let none = known.is_empty();
     let columns = columns(t);
     let mut state = TableState::read(PATH, &FILTERS, asked);
+    state.rows = ROWS_BY_FORM;
     state.choose_columns("courses", &columns, asked, headers, visit);
     for word in state.filter("q").to_lowercase().split_whitespace() {
         known.retain(|one| found(&one.course, word));

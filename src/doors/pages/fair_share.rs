@@ -28,7 +28,8 @@ use super::layout::{Nav, PageLayout};
 use super::policies::level_name;
 use super::request_context::RequestContext;
 use super::table::{
-    ColumnDisplay, DataTable, EmptyTable, FilterBar, TableCell, TableColumn, TableLine, TableState,
+    ColumnDisplay, DataTable, EmptyTable, FilterBar, ROWS_BY_FORM, TableCell, TableColumn,
+    TableLine, TableState,
 };
 use super::table_answer::{ListPage, answer, shorter};
 use super::table_choices::{FilterWords, filter_bar};
@@ -176,6 +177,7 @@ async fn read(
     } = fair_share::show(&console.server, caller).await?;
     let columns = columns(t);
     let mut state = TableState::read(PATH, &FILTERS, asked);
+    state.rows = ROWS_BY_FORM;
     state.choose_columns("fair", &columns, asked, headers, visit);
     for word in state.filter("q").to_lowercase().split_whitespace() {
         items.retain(|item| found(item, word));

@@ -30,7 +30,7 @@ use super::form_faults::{RefusedForm, field_faults};
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::table::{
-    DataTable, EmptyTable, RowAction, TableCell, TableColumn, TableLine, TableState,
+    DataTable, EmptyTable, ROWS_BY_FORM, RowAction, TableCell, TableColumn, TableLine, TableState,
 };
 use super::typed::point;
 use super::{PagesContext, launch, layout, responses};
@@ -304,6 +304,7 @@ fn table(
     ];
     let asked = [("page".to_owned(), page.to_owned())];
     let mut state = TableState::read(PATH, &[], &asked);
+    state.rows = ROWS_BY_FORM;
     state.columns = columns.iter().map(|column| column.key).collect();
     let total = all.len() as u64;
     let rows = state

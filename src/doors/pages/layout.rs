@@ -145,6 +145,8 @@ pub struct PageLayout {
     pub live: Option<String>,
     /// A sentence about what was just done.
     pub notice: Option<String>,
+    /// That sentence says that a trial failed.
+    pub notice_warns: bool,
     /// Whether single keys are shortcuts.
     pub keys: bool,
     /// Whether browsers see a certificate here.

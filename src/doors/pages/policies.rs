@@ -10,7 +10,7 @@ use axum::extract::{Form, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::routing::{get, post};
-use rules::commit::MAX_POLICY_IMAGES;
+use rules::commit::{MAX_OWN_IMAGES, MAX_POLICY_IMAGES};
 use rules::object::Object;
 use rules::permissions::Permission;
 use rules::quota::{LimitKey, LimitKind, PolicyLevel, PolicyLimits};
@@ -33,7 +33,8 @@ use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::responses::encoded;
 use super::table::{
-    ColumnDisplay, DataTable, EmptyTable, FilterBar, TableCell, TableColumn, TableLine, TableState,
+    ColumnDisplay, DataTable, EmptyTable, FilterBar, ROWS_BY_FORM, TableCell, TableColumn,
+    TableLine, TableState,
 };
 use super::table_answer::{ListPage, answer, shorter};
 use super::table_choices::{FilterWords, filter_bar};
@@ -232,6 +233,7 @@ async fn listed(
     let full = policies::no_room(known.len());
     let columns = columns(t);
     let mut state = TableState::read(PATH, &FILTERS, asked);
+    state.rows = ROWS_BY_FORM;
     state.choose_columns("policies", &columns, asked, headers, visit);
     for word in state.filter("q").to_lowercase().split_whitespace() {
         known.retain(|policy| found(policy, word));
@@ -587,6 +589,7 @@ fn hint(t: Text, key: LimitKey) -> String {
     match key {
         LimitKey::FolderBytes => t.policies_left_empty(DEFAULT_FOLDER_BYTES),
         LimitKey::Priority => t.policies_left_empty(USUAL_PRIORITY),
+        LimitKey::Images => t.policies_left_empty(MAX_OWN_IMAGES),
         LimitKey::Waiting
         | LimitKey::WaitingBytes
         | LimitKey::Sessions
@@ -623,6 +626,7 @@ fn without_unit(key: LimitKey, text: &str) -> &str {
         LimitKey::Gpu | LimitKey::GpuEach => &["gpu", "gpus"],
         LimitKey::Cpu | LimitKey::CpuEach => &["core", "cores", "cpu", "cpus"],
         LimitKey::Waiting | LimitKey::Sessions => &["session", "sessions"],
+        LimitKey::Images => &["image", "images"],
         LimitKey::Memory
         | LimitKey::MemoryEach
         | LimitKey::DiskEach

@@ -30,8 +30,8 @@ use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::table::{
-    ColumnDisplay, DataTable, EmptyTable, FilterBar, RowAction, TableCell, TableColumn, TableLine,
-    TableState,
+    ColumnDisplay, DataTable, EmptyTable, FilterBar, ROWS_BY_FORM, RowAction, TableCell,
+    TableColumn, TableLine, TableState,
 };
 use super::table_answer::{ListPage, answer, shorter};
 use super::table_choices::{FilterWords, filter_bar};
@@ -200,6 +200,7 @@ async fn listed(
     let full = presets::no_room(&known, &scopes).filter(|_| refused.is_none());
     let columns = columns(t);
     let mut state = TableState::read(PATH, &FILTERS, asked);
+    state.rows = ROWS_BY_FORM;
     state.choose_columns("presets", &columns, asked, headers, visit);
     for word in state.filter("q").to_lowercase().split_whitespace() {
         known.retain(|preset| found(preset, word));

@@ -105,7 +105,7 @@ async fn ask(
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
     let role = GrantRole::parse(&asked.role).unwrap_or(GrantRole::Auditor);
-    let title = t.users_roles_revoke_title(user.name.as_str(), role_name(t, role));
+    let title = t.users_roles_revoke_title(role_name(t, role), user.name.as_str());
     let mut page = question(
         &console,
         &visit,

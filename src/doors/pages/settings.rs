@@ -731,6 +731,23 @@ mod tests {
     }
 
     #[test]
+    fn a_failed_trial_is_said_with_a_warning() {
+        let warns = |word: &str| {
+            super::super::notice_warns(&format!("/system/settings?notice={word}&of=smtp"))
+        };
+        assert!(
+            ["sources-fail", "webhook-fails", "mail-fails"]
+                .into_iter()
+                .all(warns)
+        );
+        assert!(
+            !["sources-work", "mail-works", "setting"]
+                .into_iter()
+                .any(warns)
+        );
+    }
+
+    #[test]
     fn every_setting_has_its_words_in_both_languages_and_stands_in_one_group() {
         let korean = Text::new(Language::Korean);
         for key in base::settings::KEYS {

@@ -12,6 +12,8 @@ use crate::doors::text::Text;
 
 /// Rows of one page of a table. Higher: a page passes its budget of bytes. Lower: more clicks through a long list.
 pub const ROWS: u32 = 50;
+/// Rows where the page has a form or a calendar as well. Higher: a full page passes 3,000 pixels. Lower: more clicks.
+pub const ROWS_BY_FORM: u32 = 30;
 /// The last page that an address can ask for. Higher: an address makes the catalog count past more rows.
 const MAX_PAGE: u32 = 1_000_000;
 
@@ -203,7 +205,7 @@ pub struct TableState {
     pub sort: String,
     /// From 1.
     pub page: u32,
-    /// Of one page, `ROWS` where its rows are as high as those of other tables.
+    /// Of one page: `ROWS`, or fewer where the page has other things or higher rows.
     pub rows: u32,
     /// Keys of the columns that are shown.
     pub columns: Vec<&'static str>,

@@ -341,6 +341,7 @@ mod tests {
             }],
             failure: None,
             due_at: None,
+            passphrase_fault: None,
         };
         let failed = check("backups", "fail");
         assert!(is_mended(&failed, &standing(at(2_000)), Some(at(1_000))));

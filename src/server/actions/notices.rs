@@ -9,7 +9,7 @@ use api::notices::{NoticeTopic, NoticeView, NoticeWord};
 use rules::folder_rights::leads;
 use rules::grants::GrantScope;
 use rules::idleness::{self, IdleAction};
-use rules::names::{BudgetId, SessionId};
+use rules::names::{BudgetId, SessionId, UserId};
 use rules::permissions::{Permission, own, reach};
 use rules::quota::PolicyLimits;
 use rules::reason::Reason;

@@ -23,7 +23,7 @@ use super::failure::FolderError;
 use super::listing::EntryQuery;
 use super::search::SearchQuery;
 use super::staging::DeclaredFile;
-use super::texts::TextVersion;
+use super::versions::TextVersion;
 use super::{FolderStore, mounted_directory};
 
 const ID: FolderId = FolderId(Uuid::from_u128(0xab));
@@ -253,6 +253,7 @@ fn sent(ground: &RacedFolder, at: &str, overwrite: bool) -> Result<(), FolderErr
         bytes: Some(OWN.len() as u64),
         overwrite,
         modified_at: Some(Timestamp::from_millis(1_000_000_000_000)),
+        version: None,
         by: None,
     };
     // Staging lies where no session comes: it never meets the race.
@@ -306,7 +307,7 @@ fn archive(ground: &RacedFolder, round: u64) -> Result<(), FolderError> {
         0 => ArchiveFormat::Tar,
         _ => ArchiveFormat::Zip,
     };
-    let mut archive = ground.store.archive(ID, &path(of), "data", format)?;
+    let mut archive = ground.store.archive(ID, &[path(of)], "data", format)?;
     let mut all = Vec::new();
     while let Some(piece) = archive.next_piece().expect("read") {
         all.extend(piece);

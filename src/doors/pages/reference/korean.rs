@@ -148,7 +148,7 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("declineFolder", "폴더 초대를 거부합니다"),
     (
         "createFolder",
-        "자기 폴더나 관리하는 프로젝트의 폴더를 만듭니다",
+        "자기 폴더나 책임자인 프로젝트의 폴더를 만듭니다",
     ),
     ("limitFolder", "폴더 하나의 한도를 정하거나 없앱니다"),
     (
@@ -179,13 +179,13 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     (
         "restoreFolderSnapshot",
-        "이전 버전의 경로 하나를 그 폴더로 되돌립니다. 그 자리에 있는 것은 말하지 않으면 그대로 둡니다",
+        "이전 버전의 경로 하나를 그 폴더로 되돌립니다. 그 자리에 있는 것은 replace가 true일 때만 휴지통으로 옮깁니다",
     ),
     (
         "offerFolder",
-        "폴더를 다른 소유자, 곧 사용자나 프로젝트에 넘긴다고 제안합니다",
+        "다른 소유자, 곧 사용자나 프로젝트에 폴더를 제안합니다",
     ),
-    ("withdrawFolder", "폴더를 넘긴다는 제안을 거둡니다"),
+    ("withdrawFolder", "폴더 제안을 철회합니다"),
     ("listFolderTransfers", "넘겨받을 수 있는 폴더를 나열합니다"),
     (
         "takeFolder",
@@ -575,16 +575,13 @@ const SUMMARIES: &[(&str, &str)] = &[
         "acceptInvitation",
         "내 계정으로 초대받은 프로젝트에 참여합니다",
     ),
-    ("listSignUps", "도메인의 계정 요청"),
+    ("listSignUps", "도메인의 계정 요청 목록"),
     ("approveSignUp", "요청한 계정을 만듭니다"),
     (
         "declineSignUp",
-        "계정 요청을 받아들이지 않습니다. 30일 동안 되돌릴 수 있습니다",
+        "계정 요청을 거부합니다. 30일 동안 되돌릴 수 있습니다",
     ),
-    (
-        "reopenSignUp",
-        "받아들이지 않은 요청을 다시 기다리게 합니다",
-    ),
+    ("reopenSignUp", "거부한 요청을 되돌려 다시 대기하게 합니다"),
     ("listSignUpRules", "도메인마다 계정을 요청할 수 있는 주소"),
     (
         "setSignUpRule",
@@ -819,18 +816,18 @@ const QUERIES: &[(&str, &str, &str)] = &[
     ),
     ("readLog", "since", "받고 싶은 첫 바이트"),
     ("readLog", "follow", "1이면 세션이 끝날 때까지 이어서 받음"),
-    ("readLog", "container", "main1 또는 sub1. 없으면 main1"),
+    ("readLog", "container", "main1, sub1 등. 없으면 main1"),
     ("attach", "cols", "열 수"),
     ("attach", "rows", "행 수"),
-    ("attach", "container", "main1 또는 sub1. 없으면 main1"),
+    ("attach", "container", "main1, sub1 등. 없으면 main1"),
     ("exec", "command", "프로그램과 인자. 하나씩 차례로"),
     ("exec", "env", "NAME=VALUE, 여러 번 가능"),
     ("exec", "cwd", "시작할 디렉터리"),
     ("exec", "user", "사용자 이름 또는 uid[:gid]"),
     ("exec", "cols", "열 수. rows와 함께 쓰면 터미널을 줌"),
     ("exec", "rows", "행 수"),
-    ("exec", "container", "main1 또는 sub1. 없으면 main1"),
-    ("openPort", "container", "main1 또는 sub1. 없으면 main1"),
+    ("exec", "container", "main1, sub1 등. 없으면 main1"),
+    ("openPort", "container", "main1, sub1 등. 없으면 main1"),
     ("listQueue", "cursor", "응답의 next_cursor"),
     ("listSamples", "since", "RFC 3339 시각. 그 뒤의 것만"),
     (
@@ -950,7 +947,7 @@ const QUERIES: &[(&str, &str, &str)] = &[
     (
         "exportAudit",
         "user",
-        "이 사용자의 행위는 내용을, 나머지는 다이제스트만",
+        "이 사용자의 행위는 내용을, 나머지는 다이제스트만 담습니다",
     ),
     ("setSetting", "dry_run", "true면 확인만 하고 쓰지 않음"),
     ("unsetSetting", "dry_run", "true면 확인만 하고 쓰지 않음"),
@@ -1053,7 +1050,7 @@ const QUERIES: &[(&str, &str, &str)] = &[
     (
         "archiveFolder",
         "path",
-        "폴더의 맨 위에서 시작하는 디렉터리나 파일. 1,000번까지 적습니다. 없으면 전체",
+        "폴더의 맨 위에서 시작하는 디렉터리나 파일. 1,000개까지 되풀이해 적습니다. 없으면 전체",
     ),
     ("archiveFolder", "format", "zip, tar, tar.zst. 없으면 zip"),
     ("listLimits", "user", "이름이나 ID. 없으면 나"),

@@ -914,6 +914,7 @@ fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
         maintenance: Vec::new(),
         live: live.then(|| "/live".into()),
         notice: None,
+        notice_warns: false,
         keys: true,
         encrypted: true,
     }

@@ -3,7 +3,7 @@
 
 use store::folders::failure::FolderError;
 use store::folders::staging::StagingWriter;
-use store::folders::texts::TextVersion;
+use store::folders::versions::TextVersion;
 
 use super::*;
 
@@ -77,6 +77,7 @@ impl FullGround {
             bytes: Some(bytes as u64),
             overwrite: false,
             modified_at: None,
+            version: None,
             by: None,
         };
         let staged = self.folders.stage(ID, &path(at), declared, NOW);

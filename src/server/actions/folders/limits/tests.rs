@@ -163,6 +163,7 @@ async fn where_limits_are_counted_no_more_is_written_above_one_and_sessions_only
         bytes: Some(1),
         overwrite: false,
         modified_at: None,
+        version: None,
     };
     let refused = uploads::create(server, abe, "data", file()).await;
     assert_eq!(code(refused), "quota.exceeded");
