@@ -12,6 +12,8 @@ use base::link::streams::{
     BoxFuture, ByteStream, ExecGuest, ExecRequest, LogStream, Streams, TermInput, TermOutput,
     TermStream, WindowSize,
 };
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use fardel::doors;
 use rules::names::ContainerName;
@@ -29,6 +31,8 @@ use crate::programs::install;
 const HANG: Duration = Duration::from_secs(60);
 /// What is promised of a right that ended.
 const SOON: Duration = Duration::from_secs(2);
+/// Connections without a proven key that the door keeps.
+const MAX_STRANGERS: usize = 64;
 
 /// Runs what a session would run as a process of this machine, in a directory of its own.
 struct HereStreams {
@@ -392,6 +396,17 @@ async fn a_key_that_no_user_has_opens_nothing_over_ssh() {
     rig.make_key("short", &["-t", "rsa", "-b", "2048"]).await;
     let short = rig.add_key(&rig.the_box.mina, "short").await;
     assert_eq!(short.short(), "422 ssh-key.rsa-short");
+    // One that costs more to check than it proves. Making it would take minutes: its parts are only as long as they say.
+    let mut blob = Vec::new();
+    let modulus = [&[0_u8][..], &[0xff; 16_384 / 8]].concat();
+    for part in [&b"ssh-rsa"[..], &[1, 0, 1], &modulus] {
+        blob.extend((part.len() as u32).to_be_bytes());
+        blob.extend(part);
+    }
+    let line = format!("ssh-rsa {} long\n", STANDARD.encode(blob));
+    std::fs::write(rig.path("long.pub"), line).expect("written");
+    let long = rig.add_key(&rig.the_box.mina, "long").await;
+    assert_eq!(long.short(), "422 ssh-key.rsa-long");
     // One key, one user.
     let taken = rig.add_key(&rig.the_box.jae, "laptop").await;
     assert_eq!(taken.short(), "409 ssh-key.taken");
@@ -817,6 +832,14 @@ async fn a_thousand_strangers_shut_no_user_out_of_ssh() {
     }
     let said = rig.ssh(&["train@127.0.0.1", "echo in"]).await;
     assert_eq!(text(&said.stdout), "in\n", "{}", text(&said.stderr));
+    // Of those that say nothing more, only so many are kept.
+    let mut open = 0;
+    for mut stream in silent {
+        let mut said = Vec::new();
+        let rest = timeout(Duration::from_millis(20), stream.read_to_end(&mut said));
+        open += usize::from(rest.await.is_err());
+    }
+    assert!((1..=MAX_STRANGERS).contains(&open), "{open} are open");
 }
 
 #[tokio::test(flavor = "multi_thread")]
