@@ -78,14 +78,14 @@ test("an owner makes an image of a session without its secrets, and starts from 
   await page.goto(`${house.origin}/images`);
   await page.setInputFiles("#archive", archive);
   await page.click("#import button");
-  await page.locator("tr", { hasText: "base" }).waitFor();
+  await page.locator("tr", { hasText: "base" }).first().waitFor();
   const first = await launched("morning", "localhost/base:1", WORKS);
   await until(() => "the session has worked", async () => /laid/.test(await log(first)));
 
   // From the page of the session to a look at what an image would hold.
   await page.goto(`${house.origin}/sessions/${first.id}`);
-  const link = page.locator('a[href$="/commit"]');
-  assert.equal(await link.count(), 1);
+  const link = page.locator('a[href$="/commit"]').first();
+  await link.waitFor({ state: "attached" });
   await page.goto(new URL(await link.getAttribute("href"), house.origin).href);
   await page.fill("#reference", "tools:1");
   await page.click("form[action$='/commit'] button:not([name])");
