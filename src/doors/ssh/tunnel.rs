@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use rules::names::SessionName;
 use russh::server::{ChannelOpenHandle, Msg};
 use russh::{Channel, ChannelMsg, ChannelOpenFailure, ChannelReadHalf, ChannelWriteHalf};
+use server::routes;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::time::sleep;
 
@@ -36,7 +37,7 @@ fn is_inside(host: &str, session: &SessionName) -> bool {
 }
 
 /// Opens the tunnel, or says that it cannot be, and carries it until both sides have ended it, the client closes the
-/// channel, or the connection ends.
+/// channel, or the connection or the session ends.
 pub(super) async fn serve(
     seat: ChannelSeat,
     channel: Channel<Msg>,
@@ -54,9 +55,14 @@ pub(super) async fn serve(
     };
     seat.accept(reply).await;
     let (read, write) = channel.split();
-    tokio::select! {
-        () = carry(read, &write, stream, &seat.ahead) => {}
-        () = seat.ended() => {}
+    let is_over = tokio::select! {
+        () = carry(read, &write, stream, &seat.ahead) => false,
+        () = seat.ended() => false,
+        () = routes::has_ended(&seat.context.server, entered.container) => true,
+    };
+    if is_over {
+        // A client that says nothing more would keep what leads nowhere.
+        let _ = write.close().await;
     }
     // Until here its user was inside.
     drop(entered);
