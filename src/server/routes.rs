@@ -11,8 +11,8 @@ use rules::session::{Session, SessionState};
 use crate::catalog::Lane;
 use crate::{Failure, Server};
 
-/// How long commits are gathered before what is open in a session looks at it again. Longer: what leads nowhere stays open.
-/// Shorter: each commit costs a look for each tunnel.
+/// How long commits are gathered before a tunnel that is half open looks at its session again. Longer: what leads nowhere
+/// stays open. Shorter: each commit costs a look for each of them.
 const GATHER: Duration = Duration::from_millis(250);
 
 /// Where a running session can be reached.

@@ -12,6 +12,7 @@ use russh::server::{ChannelOpenHandle, Msg};
 use russh::{Channel, ChannelMsg, ChannelOpenFailure, ChannelReadHalf, ChannelWriteHalf};
 use server::routes;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
+use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::ahead::{AheadReceiver, AheadRoom, ahead};
@@ -55,14 +56,10 @@ pub(super) async fn serve(
     };
     seat.accept(reply).await;
     let (read, write) = channel.split();
-    let is_over = tokio::select! {
-        () = carry(read, &write, stream, &seat.ahead) => false,
-        () = seat.ended() => false,
-        () = routes::has_ended(&seat.context.server, entered.container) => true,
-    };
-    if is_over {
-        // A client that says nothing more would keep what leads nowhere.
-        let _ = write.close().await;
+    let over = routes::has_ended(&seat.context.server, entered.container);
+    tokio::select! {
+        () = carry(read, &write, stream, &seat.ahead, over) => {}
+        () = seat.ended() => {}
     }
     // Until here its user was inside.
     drop(entered);
@@ -99,12 +96,14 @@ async fn open(
     }
 }
 
-/// Carries both directions, each on its own, until both have ended.
+/// Carries both directions, each on its own, until both have ended, or the one from the session has and `over` is ready: a
+/// client that says nothing more would keep what leads nowhere.
 async fn carry(
     mut read: ChannelReadHalf,
     write: &ChannelWriteHalf<Msg>,
     stream: ByteStream,
     room: &AheadRoom,
+    over: impl Future<Output = ()>,
 ) {
     let (from, to) = tokio::io::split(stream);
     let ways = BothWays::default();
@@ -129,7 +128,16 @@ async fn carry(
             while waiting.next().await.is_some() {}
         }
     };
-    let shown = show(from, write, &ways);
+    let (end, ended) = oneshot::channel();
+    let shown = async {
+        show(from, write, &ways).await;
+        // Its reader is gone only with both.
+        let _ = end.send(());
+    };
+    let left = async {
+        let _ = ended.await;
+        over.await;
+    };
     let both = async {
         tokio::join!(fed, shown);
         sleep(CLOSING).await;
@@ -137,6 +145,7 @@ async fn carry(
     let closed = tokio::select! {
         () = heard => true,
         () = both => false,
+        () = left => false,
         () = ways.stand_still() => false,
     };
     if !closed {

@@ -632,12 +632,10 @@ async fn a_removed_key_ends_its_connections_over_ssh() {
 async fn what_is_open_over_ssh_ends_with_the_right_to_it() {
     const NAME: &str = "what_is_open_over_ssh_ends_with_the_right_to_it";
     for (way, after) in [
-        ("the end of a key", Some(255)),
-        ("suspension", Some(255)),
+        ("the end of a key", 255),
+        ("suspension", 255),
         // What is left to her she opens again.
-        ("change of role", Some(0)),
-        // Its node refuses what comes later, which is none here.
-        ("the end of the session", None),
+        ("change of role", 0),
     ] {
         let Some(rig) = SshRig::open(NAME).await else {
             return;
@@ -651,12 +649,7 @@ async fn what_is_open_over_ssh_ends_with_the_right_to_it() {
         let mut open = Vec::new();
         let command = vec!["train@127.0.0.1", "cat"];
         let tunnel = vec!["-W", target.as_str(), "train@127.0.0.1"];
-        let opened = match way {
-            // Its programs end with its container, which this one has not.
-            "the end of the session" => vec![tunnel],
-            _ => vec![command, tunnel],
-        };
-        for words in opened {
+        for words in [command, tunnel] {
             let mut client = rig.client("ssh");
             let client = client.args(words).stdin(Stdio::piped());
             let mut client = client.spawn().expect("it runs");
@@ -675,11 +668,6 @@ async fn what_is_open_over_ssh_ends_with_the_right_to_it() {
                 assert!(done.status.is_success(), "{}", done.short());
             }
             "change of role" => the_box.set_role("mina", "user").await,
-            "the end of the session" => {
-                let path = "/api/v1/sessions/train/kill";
-                let done = the_box.post(&the_box.mina, path, json!({})).await;
-                assert!(done.status.is_success(), "{}", done.short());
-            }
             _ => {
                 let keys = the_box.get(&the_box.mina, "/api/v1/me/ssh-keys").await;
                 let keys = keys.json();
@@ -696,10 +684,8 @@ async fn what_is_open_over_ssh_ends_with_the_right_to_it() {
         };
         let closed = timeout(SOON, closed).await;
         closed.unwrap_or_else(|_| panic!("it goes on after {way}"));
-        if after.is_some() {
-            let again = rig.ssh(&["train@127.0.0.1", "true"]).await;
-            assert_eq!(again.status.code(), after, "{way}");
-        }
+        let again = rig.ssh(&["train@127.0.0.1", "true"]).await;
+        assert_eq!(again.status.code(), Some(after), "{way}");
     }
 }
 
