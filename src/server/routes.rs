@@ -2,6 +2,7 @@
 //! Derived from rows; stores only which cookies an app sets.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use rules::app_port::{AppPort, AppPortCookie, app_ports};
 use rules::names::{ContainerName, NodeId, SessionId, SessionName, UserId};
@@ -9,6 +10,10 @@ use rules::session::{Session, SessionState};
 
 use crate::catalog::Lane;
 use crate::{Failure, Server};
+
+/// How long commits are gathered before a tunnel that is half open looks at its session again. Longer: what leads nowhere
+/// stays open. Shorter: each commit costs a look for each of them.
+const GATHER: Duration = Duration::from_millis(250);
 
 /// Where a running session can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +67,34 @@ pub fn is_joined(server: &Server, container: ContainerName) -> Result<bool, Fail
         let mut live = row.live_containers();
         live.any(|one| one.index == container.index)
     }))
+}
+
+/// Ready once the container runs no more: its session has ended, or began again in another one. Costs one row by key for each
+/// look, four a second at most.
+pub async fn has_ended(server: &Server, container: ContainerName) {
+    let lives = |row: &Session| {
+        let mut live = row.live_containers();
+        row.incarnation == container.incarnation && live.any(|one| one.index == container.index)
+    };
+    let mut revision = server.catalog().revision();
+    loop {
+        revision.borrow_and_update();
+        let row = server
+            .catalog()
+            .read_now("look at the session of a tunnel", |view| {
+                view.session(container.session)
+            });
+        match row {
+            Ok(Some(row)) if lives(&row) => {}
+            Ok(_) => return,
+            // A disk that stutters closes no tunnel; the next look tells.
+            Err(_) => {}
+        }
+        if revision.changed().await.is_err() {
+            return;
+        }
+        tokio::time::sleep(GATHER).await;
+    }
 }
 
 fn is_of_several(session: &Session) -> bool {

@@ -10,11 +10,12 @@
 // browser without JavaScript.
 
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { image } from "./lib/archive.mjs";
+import { image, packed } from "./lib/archive.mjs";
 import { launch, listen, looks, overflow, violations } from "./lib/browser.mjs";
 import { open, setUp, signIn, until } from "./lib/house.mjs";
 
@@ -238,6 +239,8 @@ test("an upload goes on after a lost connection and after a reload, and the imag
     await page.setInputFiles("#archive", archive);
     await page.click("#import button");
   };
+  const stored = () => Number(execFileSync("du", ["-s", "--block-size=1", join(house.environment.FARDEL_DATA, "images")], { encoding: "utf8" }).split("\t")[0]);
+  const before = stored();
   await choose();
   await until(() => `a second loss after ${offsets}`, async () => lost === 2);
   page.once("dialog", (dialog) => dialog.accept());
@@ -247,6 +250,15 @@ test("an upload goes on after a lost connection and after a reload, and the imag
   // Nothing that had arrived was sent again.
   assert.deepEqual(offsets.slice(0, 3), [0, 8 << 20, 8 << 20]);
   assert.ok(offsets.slice(3).every((offset) => offset >= 8 << 20), `${offsets}`);
+  // The same layer under another name takes no place a second time.
+  const once = stored();
+  assert.ok(once - before >= 20 << 20, `${once - before} bytes were stored`);
+  packed(folder, "localhost/sent-again:1");
+  await choose();
+  await page.waitForURL(/notice=import|\/images$/);
+  await page.locator("tr", { hasText: "sent-again" }).waitFor({ timeout: 20_000 });
+  // What an import lays aside is removed at its end.
+  await until(() => `${stored() - once} more bytes are stored of the same layer`, async () => stored() - once < 1 << 20);
   await context.close();
 });
 

@@ -372,6 +372,8 @@ test("the terminal of who is suspended says so and takes nothing more, and their
   house.command("user", "suspend", "jae");
   const suspended = Date.now();
   await page.locator("#term-state.off").waitFor();
+  const closed = Date.now() - suspended;
+  assert.ok(closed <= 2_000, `the terminal goes on for ${closed} ms`);
   await until(() => "the list is not live", async () => (await list.locator("#live").innerText()) !== "Live");
   console.log(`suspended: ${Date.now() - suspended} ms until both say so`);
   assert.doesNotMatch(await page.locator("#term-state").innerText(), /the session has ended|connected/);

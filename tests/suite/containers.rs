@@ -19,6 +19,7 @@ mod limits;
 mod mounted_folders;
 mod neighbours;
 mod networks;
+mod ssh;
 mod start_up;
 mod sudo;
 mod supervision;

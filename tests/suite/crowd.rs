@@ -54,6 +54,11 @@ pub(crate) struct Account {
 }
 
 impl Account {
+    /// What proves this account in a header.
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         self.try_ask(method, path, body)
             .unwrap_or_else(|error| panic!("{method} {path}: {error}"))

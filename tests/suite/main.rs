@@ -6,6 +6,7 @@ mod containers;
 mod crash;
 mod crowd;
 mod gpu;
+mod open_apps;
 mod programs;
 mod scenarios;
 mod server;

@@ -410,6 +410,11 @@ fn nightly(gate: &mut Gate) {
             .variable("FARDEL_EVENTS", "300")
             .run()
     });
+    gate.stage("a session of twenty containers", || {
+        Program::cargo()
+            .words("test --release --locked --test suite twenty_containers -- --ignored")
+            .run()
+    });
     gate.stage("an hour of steady work", || {
         Program::cargo()
             .words("test --release --locked --test suite steady_work -- --ignored --nocapture")

@@ -57,28 +57,75 @@ const APPS: [RealApp; 6] = [
     },
 ];
 
-/// Installs all of them, has each opened in a browser, and removes them. One that cannot be had is left out with the reason.
+/// Names of apps, by commas, that need not be opened where this runs. One that is left out and does not stand there is a
+/// failure: a stage that passes would say that it was opened.
+const LEFT_OUT: &str = "FARDEL_APPS_LEFT_OUT";
+
+/// Installs all of them, has each opened in a browser, and removes them. Fails, once the others were opened, where one cannot
+/// be had that `LEFT_OUT` does not name; and where it names what is no app.
 pub(crate) fn opened(binary: &Path) -> Result<(), Failure> {
-    let what = "real apps";
+    let named = std::env::var(LEFT_OUT).unwrap_or_default();
+    let named = left_out(&named)?;
+    if named.len() == APPS.len() {
+        return crate::leave_out("real apps", &format!("{LEFT_OUT} names all of them"));
+    }
+    let needs =
+        |what: &str| Failure::new(format!("{what}; {LEFT_OUT} may name what is not opened"));
     if !program::is_root() {
-        return crate::leave_out(what, "sessions need root");
+        return Err(needs("sessions need root"));
     }
     if !Path::new(PYTHON).exists() {
-        return crate::leave_out(what, &format!("{PYTHON} is not installed"));
+        return Err(needs(&format!("{PYTHON} is not installed")));
     }
-    let installed = InstalledApps::begin()?;
-    let mut count = 0;
-    for app in &APPS {
-        match installed.add(app) {
-            Ok(()) => count += 1,
-            Err(failure) => crate::leave_out(app.name, &failure.to_string())?,
+    // The browser suite leaves itself out without them.
+    for name in ["chromium", "node", "npm"] {
+        if !program::installed(name) {
+            return Err(needs(&format!("{name} is not installed")));
         }
     }
-    if count == 0 {
-        return crate::leave_out(what, "none of them can be had here");
+    let installed = InstalledApps::begin()?;
+    let (mut count, mut missing) = (0, Vec::new());
+    for app in &APPS {
+        if named.contains(&app.name) {
+            crate::leave_out(app.name, &format!("{LEFT_OUT} names it"))?;
+            continue;
+        }
+        match installed.add(app) {
+            Ok(()) => count += 1,
+            Err(failure) => missing.push(format!("{}: {failure}", app.name)),
+        }
     }
     println!("{count} of {} are installed", APPS.len());
-    browser::real_apps(binary, &installed.0)
+    let looked = match count {
+        0 => Ok(()),
+        _ => browser::real_apps(binary, &installed.0),
+    };
+    match missing.is_empty() {
+        true => looked,
+        false => {
+            if let Err(failure) = looked {
+                missing.push(failure.to_string());
+            }
+            Err(needs(&format!("not opened: {}", missing.join("; "))))
+        }
+    }
+}
+
+/// The apps of a list of names by commas. Fails where one of them is no app of ours.
+fn left_out(list: &str) -> Result<Vec<&'static str>, Failure> {
+    let names = list
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
+    let mut found = Vec::new();
+    for name in names {
+        let app = APPS.iter().find(|app| app.name == name);
+        let app = app.ok_or_else(|| Failure::new(format!("{LEFT_OUT}: `{name}` is no app")))?;
+        if !found.contains(&app.name) {
+            found.push(app.name);
+        }
+    }
+    Ok(found)
 }
 
 /// The folder of apps, removed at the end.
@@ -151,6 +198,13 @@ fn install(app: &RealApp, place: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_out_is_named_and_known() {
+        assert!(left_out("").unwrap().is_empty());
+        assert_eq!(left_out("code, gradio,code,").unwrap(), ["code", "gradio"]);
+        assert!(left_out("code,nothing").is_err());
+    }
 
     #[test]
     fn each_app_is_asked_for_in_one_version_and_looked_at_by_name() {

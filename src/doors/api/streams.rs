@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use server::access::{Caller, InUse, Lease, lease};
 use server::actions::idle_rules::{IdleWarnings, Inside};
 use server::actions::sessions::{self, EntryTicket};
+use server::routes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::{Duration, MissedTickBehavior, interval};
@@ -125,8 +126,10 @@ pub(super) async fn port(
     let stream = api.streams.dial(ticket.container, port).await?;
     let lease = lease(&api.server, &caller);
     let inside = Inside::of(&api.server, ticket.container);
+    let (server, container) = (api.server.clone(), ticket.container);
     Ok(upgrade.on_upgrade(move |socket| async move {
-        tunnel(socket, stream, lease).await;
+        let over = routes::has_ended(&server, container);
+        tunnel(socket, stream, lease, over).await;
         drop(inside);
     }))
 }
@@ -470,8 +473,14 @@ enum Inwards {
 }
 
 /// Carries a TCP connection over a WebSocket, each direction on its own, until both have ended or the client
-/// is gone: a program that is silent would otherwise keep the connection.
-async fn tunnel(socket: WebSocket, stream: ByteStream, lease: Lease) {
+/// is gone: a program that is silent would otherwise keep the connection. Once the one from the session has ended, `over` ends
+/// the other, too.
+async fn tunnel(
+    socket: WebSocket,
+    stream: ByteStream,
+    lease: Lease,
+    over: impl Future<Output = ()>,
+) {
     let (mut to, mut from) = socket.split();
     let (mut read, mut write) = tokio::io::split(stream);
     let inwards = async {
@@ -521,12 +530,20 @@ async fn tunnel(socket: WebSocket, stream: ByteStream, lease: Lease) {
                 }
             }
             () = &mut outwards => {
-                inwards.await;
+                // Without its session nothing hears what the client may still send.
+                tokio::select! {
+                    _ = inwards => {}
+                    () = over => return true,
+                }
             }
         }
+        false
     };
     let refusal = tokio::select! {
-        _ = carried => return,
+        is_over = carried => match is_over {
+            true => refusals::container_not_running(),
+            false => return,
+        },
         refusal = lease => refusal,
     };
     dismiss(to, from, None, &refusal).await;

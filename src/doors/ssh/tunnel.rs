@@ -10,7 +10,9 @@ use bytes::{Bytes, BytesMut};
 use rules::names::SessionName;
 use russh::server::{ChannelOpenHandle, Msg};
 use russh::{Channel, ChannelMsg, ChannelOpenFailure, ChannelReadHalf, ChannelWriteHalf};
+use server::routes;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
+use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::ahead::{AheadReceiver, AheadRoom, ahead};
@@ -36,7 +38,7 @@ fn is_inside(host: &str, session: &SessionName) -> bool {
 }
 
 /// Opens the tunnel, or says that it cannot be, and carries it until both sides have ended it, the client closes the
-/// channel, or the connection ends.
+/// channel, or the connection or the session ends.
 pub(super) async fn serve(
     seat: ChannelSeat,
     channel: Channel<Msg>,
@@ -54,8 +56,9 @@ pub(super) async fn serve(
     };
     seat.accept(reply).await;
     let (read, write) = channel.split();
+    let over = routes::has_ended(&seat.context.server, entered.container);
     tokio::select! {
-        () = carry(read, &write, stream, &seat.ahead) => {}
+        () = carry(read, &write, stream, &seat.ahead, over) => {}
         () = seat.ended() => {}
     }
     // Until here its user was inside.
@@ -93,12 +96,14 @@ async fn open(
     }
 }
 
-/// Carries both directions, each on its own, until both have ended.
+/// Carries both directions, each on its own, until both have ended, or the one from the session has and `over` is ready: a
+/// client that says nothing more would keep what leads nowhere.
 async fn carry(
     mut read: ChannelReadHalf,
     write: &ChannelWriteHalf<Msg>,
     stream: ByteStream,
     room: &AheadRoom,
+    over: impl Future<Output = ()>,
 ) {
     let (from, to) = tokio::io::split(stream);
     let ways = BothWays::default();
@@ -123,7 +128,16 @@ async fn carry(
             while waiting.next().await.is_some() {}
         }
     };
-    let shown = show(from, write, &ways);
+    let (end, ended) = oneshot::channel();
+    let shown = async {
+        show(from, write, &ways).await;
+        // Its reader is gone only with both.
+        let _ = end.send(());
+    };
+    let left = async {
+        let _ = ended.await;
+        over.await;
+    };
     let both = async {
         tokio::join!(fed, shown);
         sleep(CLOSING).await;
@@ -131,6 +145,7 @@ async fn carry(
     let closed = tokio::select! {
         () = heard => true,
         () = both => false,
+        () = left => false,
         () = ways.stand_still() => false,
     };
     if !closed {

@@ -20,6 +20,7 @@ use server::actions::apps;
 use tower::ServiceExt as _;
 
 use super::ground::{Ground, hear};
+use crate::programs::install;
 use crate::server::the_box::{PASSWORD, TheBox};
 
 fn order(name: &str, script: &str) -> ExecOrder {
@@ -127,7 +128,35 @@ fn what_cannot_run_in_the_background_is_refused_to_each_who_asks() {
         };
         assert!(code != Some(0), "{said}");
     }
-    let wanted = ["sh", "no-such-program"].map(str::to_owned).to_vec();
+    // One that this machine has and the container has not is none, by its full path too.
+    let mark = ground.directory.path().join("mark");
+    let outside = ground.directory.path().join("outside");
+    let script = format!("#!/bin/sh\ntouch {}\n", mark.display());
+    install(&outside, script.as_bytes());
+    let outside = outside.display().to_string();
+    for (command, leaves_a_mark) in [
+        (Some(vec![outside.clone()]), false),
+        (Some(vec!["sh".into(), outside.clone()]), false),
+        (None, true),
+    ] {
+        match command {
+            Some(command) => {
+                let order = ExecOrder {
+                    command,
+                    ..order("outside", "")
+                };
+                if let Ok(mut stream) = ground.runtime.exec(&name, &order) {
+                    assert_ne!(hear(&mut stream).2, Some(0));
+                }
+            }
+            None => {
+                let ran = std::process::Command::new(&outside).status();
+                assert!(ran.expect("this machine has it").success());
+            }
+        }
+        assert_eq!(mark.exists(), leaves_a_mark, "{outside}");
+    }
+    let wanted = vec!["sh".into(), "no-such-program".into(), outside];
     let found = ground.runtime.programs(&name, wanted).expect("looked");
     assert_eq!(found, ["sh"]);
 }

@@ -1,10 +1,11 @@
 //! What a session reaches outside: a real container, a real relay and listeners of this machine that the test lists by their
 //! addresses. Nothing of the machine's own network may change by it.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -113,7 +114,8 @@ fn egress(mode: NetworkMode, targets: &[String]) -> SessionEgress {
     }
 }
 
-/// What `ip`, `nft` and the kernel's own files say of this machine's network, but for counters.
+/// What `ip`, `nft` and the kernel's own files say of this machine's network, but for counters. A program that is missing is
+/// a failure: what nothing was asked about would look unchanged.
 fn host_network() -> String {
     let mut said = String::new();
     for file in ["route", "fib_trie", "if_inet6", "ipv6_route"] {
@@ -121,16 +123,60 @@ fn host_network() -> String {
     }
     for words in [
         &["ip", "-o", "link"][..],
+        &["ip", "-o", "address"],
         &["ip", "rule"],
         &["nft", "list", "ruleset"],
     ] {
         let told = Command::new(words[0]).args(&words[1..]).output();
-        said += &told.map_or_else(
-            |_| String::new(),
-            |told| String::from_utf8_lossy(&told.stdout).into_owned(),
+        let told = told.unwrap_or_else(|error| panic!("{words:?} does not run: {error}"));
+        let (out, errors) = (
+            String::from_utf8_lossy(&told.stdout),
+            String::from_utf8_lossy(&told.stderr),
         );
+        // A kernel without nftables has no rules of theirs.
+        let answered = told.status.success() || errors.contains("not supported");
+        assert!(answered, "{words:?}: {errors}");
+        // How long an address from a server of addresses is yet valid counts down.
+        for line in out
+            .lines()
+            .filter_map(|line| line.split("valid_lft").next())
+        {
+            said += line;
+            said.push('\n');
+        }
     }
+    let mut count = 0;
+    sysctls(Path::new("/proc/sys/net"), &mut said, &mut count);
+    assert!(count > 100, "only {count} settings of the kernel were read");
     said
+}
+
+/// The settings of the kernel below a directory, each with its value; those that are only written have none.
+fn sysctls(directory: &Path, said: &mut String, count: &mut usize) {
+    let entries = fs::read_dir(directory).expect("settings of the kernel");
+    let mut places: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    places.sort();
+    for place in places {
+        if place.is_dir() {
+            sysctls(&place, said, count);
+        } else if !place.ends_with("nf_conntrack_count") {
+            let value = fs::read(&place).unwrap_or_default();
+            *said += &format!("{} {}\n", place.display(), String::from_utf8_lossy(&value));
+            *count += 1;
+        }
+    }
+}
+
+/// The machine's own network is what it was; says which lines are not.
+fn assert_untouched(before: &str) {
+    let now = host_network();
+    let lines = |all: &str| all.lines().map(str::to_owned).collect::<BTreeSet<_>>();
+    let (old, new) = (lines(before), lines(&now));
+    let changed: Vec<_> = old.symmetric_difference(&new).collect();
+    assert!(
+        now == before,
+        "the machine's own network changed: {changed:?}"
+    );
 }
 
 fn wait_for(ground: &Ground, name: &RuntimeName, words: &str) {
@@ -151,10 +197,10 @@ fn a_session_reaches_what_is_listed_and_nothing_else() {
     let Some(mut ground) = Ground::lay(NAME) else {
         return;
     };
-    let relay = Relay::begin(&ground);
     let before = host_network();
+    let relay = Relay::begin(&ground);
     let (listed, ended) = echo();
-    let (other, _) = echo();
+    let (other, reached) = echo();
     let script = format!(
         "exec 3<>/dev/tcp/db/{listed} && echo hello >&3 && read -r line <&3 && echo \"got $line\"
          (exec 4<>/dev/tcp/ip-127-0-0-1/{listed}) && echo by-address
@@ -217,11 +263,12 @@ fn a_session_reaches_what_is_listed_and_nothing_else() {
         "{:?}",
         killed.elapsed()
     );
-    assert_eq!(
-        host_network(),
-        before,
-        "the machine's own network is as before"
+    drop(relay);
+    assert!(
+        reached.try_recv().is_err(),
+        "what is not listed was reached"
     );
+    assert_untouched(&before);
 }
 
 #[test]
@@ -230,9 +277,10 @@ fn a_proxy_opens_what_its_policy_lists() {
     let Some(ground) = Ground::lay(NAME) else {
         return;
     };
+    let before = host_network();
     let relay = Relay::begin(&ground);
     let (listed, _listed) = echo();
-    let (other, _other) = echo();
+    let (other, reached) = echo();
     let of_socks = |port: u16| {
         let [high, low] = port.to_be_bytes();
         format!("\\x{high:02x}\\x{low:02x}")
@@ -278,6 +326,13 @@ fn a_proxy_opens_what_its_policy_lists() {
     assert_eq!(relay.count(&name, other, EgressOutcome::NotListed), 2);
     assert_eq!(relay.count(&name, listed, EgressOutcome::Opened), 2);
     assert_eq!(relay.count(&name, listed, EgressOutcome::NotListed), 1);
+    ground.runtime.kill(&name).expect("accepted");
+    drop(relay);
+    assert!(
+        reached.try_recv().is_err(),
+        "what is not listed was reached"
+    );
+    assert_untouched(&before);
 }
 
 #[test]
@@ -286,8 +341,9 @@ fn a_session_without_a_network_has_nothing_to_reach() {
     let Some(ground) = Ground::lay(NAME) else {
         return;
     };
+    let before = host_network();
     let relay = Relay::begin(&ground);
-    let (port, _ended) = echo();
+    let (port, reached) = echo();
     let script = format!(
         "for at in 127.0.0.1 127.80.0.1 127.127.0.1; do
              for port in {port} 4281; do
@@ -306,6 +362,13 @@ fn a_session_without_a_network_has_nothing_to_reach() {
     );
     let served = counted(&relay.run).expect("it answers");
     assert!(served.iter().all(|one| one.name != name.as_str()));
+    ground.runtime.kill(&name).expect("accepted");
+    drop(relay);
+    assert!(
+        reached.try_recv().is_err(),
+        "what is not listed was reached"
+    );
+    assert_untouched(&before);
 }
 
 /// A whole machine is told of a narrowed policy: the session goes on with what is left.

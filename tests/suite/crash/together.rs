@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
@@ -35,6 +36,42 @@ for my $at (qw(10.88.0.1 10.88.0.2 main1 sub1)) {
 }
 print "looked\n";
 sleep 5000;
+"#;
+
+/// Starts one process in each container by `ssh`, as launchers of distributed training do, from the names that a session's
+/// variables list.
+const LAUNCHER: &str = r#"
+rank=0
+for host in $(echo "${BACKENDAI_CLUSTER_HOSTS:?}" | tr , ' '); do
+    printf '%s' "$1" | ssh -o BatchMode=yes -o ConnectTimeout=5 "$host" env RANK=$rank \
+        WORLD_SIZE="${BACKENDAI_CLUSTER_SIZE:?}" MASTER_ADDR=main1 MASTER_PORT=29500 perl - &
+    rank=$((rank + 1))
+done
+wait
+"#;
+
+/// One process of them: all meet at the first one's address, and each prints what came of it.
+const RANK: &str = r#"
+use IO::Socket::INET; $| = 1;
+my ($rank, $size, $at, $port) = @ENV{qw(RANK WORLD_SIZE MASTER_ADDR MASTER_PORT)};
+my $own = $ENV{BACKENDAI_CLUSTER_HOST};
+if ($rank == 0) {
+    my $door = IO::Socket::INET->new(LocalAddr => $at, LocalPort => $port, Listen => 9, ReuseAddr => 1) or die "no port: $@";
+    my ($sum, @others) = (0);
+    while (@others < $size - 1) {
+        my $other = $door->accept or next;
+        $sum += <$other>;
+        push @others, $other;
+    }
+    print {$_} "$sum\n" for @others;
+    print "rank 0 of $size in $own: $sum\n";
+} else {
+    my $main;
+    until ($main = IO::Socket::INET->new(PeerAddr => $at, PeerPort => $port, Timeout => 2)) { sleep 1 }
+    print $main 10 * $rank . "\n";
+    chomp(my $sum = <$main>);
+    print "rank $rank of $size in $own: $sum\n";
+}
 "#;
 
 /// Promise (Isolation and access): The containers of one session find one another by name over a private network, which
@@ -81,6 +118,7 @@ fn containers_of_a_session_find_one_another_and_nothing_else_finds_them() {
     );
 
     speak_over_ssh(&installation);
+    run_ranks(&installation);
 
     let unknown = installation
         .get(&format!("/api/v1/sessions/{pair}/logs?container=sub2"))
@@ -212,6 +250,52 @@ fn speak_over_ssh(installation: &Installation) {
     for to in ["10.88.0.1", "10.88.0.2", "sub1"] {
         assert_eq!(said("main1", "alone", to), "", "{to}");
     }
+}
+
+/// A launcher in the first container of the session `pair` runs one program in both, which meet by name, where this machine
+/// has the client that it starts them with.
+fn run_ranks(installation: &Installation) {
+    if !std::path::Path::new("/usr/bin/ssh").exists() {
+        return;
+    }
+    let ran = installation
+        .command(&["exec", "--container", "main1", "pair"])
+        .args(["sh", "-c", LAUNCHER, "sh", RANK])
+        .stdin(Stdio::null())
+        .output()
+        .expect("it can be started");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    let lines: BTreeSet<&str> = said.lines().collect();
+    let expected = BTreeSet::from(["rank 0 of 2 in main1: 10", "rank 1 of 2 in sub1: 10"]);
+    let errors = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(lines, expected, "{errors}");
+}
+
+/// As many containers as a session may have, each of which hears every other by its name.
+#[test]
+#[ignore = "four hundred connections of eighty processes; `cargo ci nightly` runs it"]
+fn twenty_containers_of_a_session_find_one_another() {
+    let name = "twenty_containers_of_a_session_find_one_another";
+    let Some(mut installation) = Installation::found(name) else {
+        return;
+    };
+    if !std::path::Path::new("/usr/bin/perl").exists() {
+        return skips::skip(name, "needs perl on this machine");
+    }
+    let interfaces = interfaces_of_the_machine();
+    installation.start();
+    let all = launch(&installation, "all", TOGETHER, 20);
+    let names: Vec<String> = std::iter::once("main1".to_owned())
+        .chain((1..20).map(|number| format!("sub{number}")))
+        .collect();
+    for own in &names {
+        for other in &names {
+            let words = format!("heard {other}\n");
+            waits_for(&installation, &all, Some(own), &words);
+        }
+    }
+    assert_eq!(show(&installation, &all)["containers"], json!(20));
+    assert_eq!(interfaces_of_the_machine(), interfaces);
 }
 
 /// The names of all interfaces outside of sessions.

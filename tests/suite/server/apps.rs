@@ -2,8 +2,9 @@
 //! browser that says what browsers say. Each attack stands beside what differs in the one thing that is checked.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -23,7 +24,7 @@ use server::access;
 use tokio_tungstenite::tungstenite::Message;
 use tower::ServiceExt as _;
 
-use super::the_box::{Answer, As, PASSWORD, TheBox};
+use super::the_box::{Answer, As, PASSWORD, TheBox, open_socket};
 
 /// The first of the ports of apps; nothing listens there.
 const PORT: u16 = 18_443;
@@ -611,9 +612,27 @@ async fn socket(
 /// Proves too: `everything_that_a_token_opened_ends_when_it_is_revoked`
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_open_in_an_app_ends_with_the_right_to_it() {
-    for way in ["sign-out", "suspension", "end of the session"] {
-        let site = Site::open().await;
+    for (way, reason) in [
+        ("sign-out", Some("sign-in.ended")),
+        // It ends all sign-ins.
+        ("suspension", Some("sign-in.ended")),
+        ("change of role", Some("role.changed")),
+        // What ends a terminal is then the end of its container.
+        ("end of the session", None),
+    ] {
+        let mut site = Site::open().await;
+        if way == "change of role" {
+            site.the_box.set_role("mina", "administrator").await;
+            site.mina = browser(&site.the_box, "mina").await;
+        }
         let cookie = site.entered().await;
+        let (console, _) = site.the_box.serve().await;
+        let path = "/api/v1/sessions/work/attach?cols=80&rows=24";
+        let mut terminal = match reason {
+            None => None,
+            Some(_) => Some(open_socket(console, &site.mina, path, "v1.term").await),
+        }
+        .map(|opened| opened.expect("opened").0);
         let address = site.serve().await;
         let mut socket = socket(address, &cookie).await;
         socket
@@ -658,6 +677,7 @@ async fn everything_open_in_an_app_ends_with_the_right_to_it() {
                     .await;
                 assert!(done.status.is_success(), "{}", done.short());
             }
+            "change of role" => site.the_box.set_role("mina", "user").await,
             _ => {
                 let path = "/api/v1/sessions/work/kill";
                 let done = site.the_box.post(&site.the_box.mina, path, json!({})).await;
@@ -667,9 +687,23 @@ async fn everything_open_in_an_app_ends_with_the_right_to_it() {
         let closed = async {
             while let Some(Ok(_)) = socket.next().await {}
             while let Some(Ok(_)) = endless.frame().await {}
+            let mut why = None;
+            if let Some(terminal) = &mut terminal {
+                while let Some(Ok(message)) = terminal.next().await {
+                    if let Message::Close(Some(frame)) = message {
+                        why = Some(frame.reason.to_string());
+                    }
+                }
+            }
+            why
         };
-        let closed = tokio::time::timeout(SOON, closed).await;
-        closed.unwrap_or_else(|_| panic!("it goes on after {way}"));
+        let why = tokio::time::timeout(SOON, closed).await;
+        let why = why.unwrap_or_else(|_| panic!("it goes on after {way}"));
+        assert_eq!(why.as_deref(), reason, "{way}");
+        if way == "change of role" {
+            // What is left to her she opens again.
+            continue;
+        }
         let own = with(&OWN_SCRIPT, &[("cookie", cookie.as_str())]);
         let refused = site.ask("GET", "/x", &own).await;
         assert!(
@@ -768,6 +802,143 @@ async fn an_app_that_starts_says_how_far_it_is_and_why_it_failed() {
         .post(&As::Root, "/api/v1/sessions/work/apps/8888/open", json!({}))
         .await;
     assert!(root.json()["entry"].is_null(), "{}", root.json());
+}
+
+/// Apps of which one never listens and one takes each connection and closes it: both have failed when their time is over,
+/// and what is sent to such a port has an answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_app_that_listens_never_or_closes_at_once_has_failed() {
+    let site = Site::open().await;
+    let who = &site.the_box.mina;
+    let cookie = site.entered().await;
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+    let absent = free.expect("a port").local_addr().expect("bound");
+    let closes = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+    let closes = closes.expect("a port");
+    let closing = closes.local_addr().expect("bound");
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = closes.accept().await {
+            drop(stream);
+        }
+    });
+    let apps = &site.the_box.streams.apps;
+    let files = [("deaf", 9000, absent), ("closing", 9001, closing)];
+    let files = files.map(|(name, port, address)| {
+        apps.lock().expect("free").insert(port, address);
+        let text = format!(
+            "[[app]]\nname = \"{name}\"\ntitle = {{en = \"{name}\"}}\ncommand = [\"serve\"]\n\
+             port = {port}\nready_seconds = 1\n"
+        );
+        let name = format!("{name}.toml");
+        AppFile { name, text }
+    });
+    *site.the_box.streams.files.lock().expect("free") = files.to_vec();
+    for name in ["deaf", "closing"] {
+        let path = format!("/api/v1/sessions/work/apps/{name}");
+        let open = format!("{path}/open");
+        let opened = site.the_box.post(who, &open, json!({})).await.json();
+        assert_eq!(opened["app"]["state"], "starting", "{name}: {opened}");
+        let until = Instant::now() + Duration::from_secs(30);
+        let failed = loop {
+            let shown = site.the_box.get(who, &path).await.json();
+            if shown["state"] != "starting" {
+                break shown;
+            }
+            assert!(Instant::now() < until, "{name}: {shown}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        assert_eq!(failed["state"], "failed", "{name}: {failed}");
+        assert_eq!(failed["problem"]["code"], "app.too-slow", "{name}");
+    }
+    // One that was open and does so from now on.
+    let own = with(&OWN_SCRIPT, &[("cookie", cookie.as_str())]);
+    for (address, expected) in [(closing, "app.answer-broken"), (absent, "app.unreachable")] {
+        apps.lock().expect("free").insert(8888, address);
+        let answer = site.ask("GET", "/x", &own).await.short();
+        assert!(
+            answer.starts_with("50") && answer.ends_with(expected),
+            "{answer}"
+        );
+    }
+}
+
+/// An answer of 10 GB is carried as its reader takes it: what stands between app and reader is what sockets hold, and
+/// the app hears at once that its reader has gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_of_ten_gigabytes_waits_for_its_reader() {
+    const PIECE: &[u8] = &[b'x'; 64 << 10];
+    /// Above what the sockets of both ways to the app hold, far below what the app would send.
+    const HELD: u64 = 64 << 20;
+    /// Tells when its answer is dropped.
+    struct Ends(Option<tokio::sync::oneshot::Sender<()>>);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            // The test may be over.
+            let _ = self.0.take().map(|end| end.send(()));
+        }
+    }
+    let site = Site::open().await;
+    let cookie = site.entered().await;
+    let sent = Arc::new(AtomicU64::new(0));
+    let (end, ended) = tokio::sync::oneshot::channel();
+    let once = Arc::new(Mutex::new(Some(Ends(Some(end)))));
+    let counted = Arc::clone(&sent);
+    let much = move || {
+        let (counted, ends) = (Arc::clone(&counted), once.lock().expect("free").take());
+        async move {
+            let pieces = futures_util::stream::repeat_with(move || {
+                let _held = &ends;
+                counted.fetch_add(PIECE.len() as u64, Ordering::Relaxed);
+                Ok::<_, std::io::Error>(Bytes::from_static(PIECE))
+            });
+            let length = (10_u64 << 30).to_string();
+            ([("content-length", length)], Body::from_stream(pieces)).into_response()
+        }
+    };
+    let router = Router::new().route("/much", get(much));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+    let listener = listener.expect("a port");
+    let address = listener.local_addr().expect("bound");
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let apps = &site.the_box.streams.apps;
+    apps.lock().expect("free").insert(8888, address);
+
+    let request = Request::get("/much")
+        .header("host", HOST)
+        .header("cookie", cookie.as_str())
+        .header("sec-fetch-site", "same-origin")
+        .extension(OwnPort(PORT))
+        .extension(Peer::Tcp(([192, 0, 2, 9], 4000).into()))
+        .body(Body::empty())
+        .expect("a request");
+    let answer = site.origin.clone().oneshot(request).await;
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.headers()["content-length"], "10737418240");
+    let mut body = answer.into_body();
+    let mut read = 0;
+    for _ in 0..2 {
+        let to = read + (32 << 20);
+        while read < to {
+            let frame = body.frame().await.expect("it goes on").expect("whole");
+            read += frame.into_data().map_or(0, |data| data.len() as u64);
+        }
+        // Nothing is read now, and after a while nothing is sent.
+        let mut before = 0;
+        let until = Instant::now() + Duration::from_secs(30);
+        while before != sent.load(Ordering::Relaxed) {
+            assert!(Instant::now() < until, "it sends to a reader that rests");
+            before = sent.load(Ordering::Relaxed);
+            assert!(
+                before < read + HELD,
+                "{before} bytes for {read} that were read"
+            );
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    }
+    drop(body);
+    let ended = tokio::time::timeout(SOON, ended).await;
+    // The sender says so, or is dropped with the answer.
+    let _ = ended.expect("the app goes on without a reader");
 }
 
 /// An app of a launch is started once, a port of one is opened, and both have their address without a click.
@@ -939,11 +1110,24 @@ async fn an_app_is_shared_with_members_and_closes_when_it_is_taken_back() {
             .await
             .expect("sent");
         assert!(socket.next().await.expect("open").is_ok());
+        let request = Request::get("/endless")
+            .header("host", HOST)
+            .header("authorization", &bearer)
+            .extension(OwnPort(PORT))
+            .extension(Peer::Tcp(([192, 0, 2, 9], 4000).into()))
+            .body(Body::empty())
+            .expect("a request");
+        let endless = site.origin.clone().oneshot(request).await;
+        let mut endless = endless.expect("an answer").into_body();
+        endless.frame().await.expect("a piece").expect("whole");
         let id = made["id"].as_str().expect("an id");
         let path = format!("{shares}/{id}");
         let gone = the_box.with_body(&the_box.mina, "DELETE", &path, "").await;
         assert_eq!(gone.status, 204, "{}", gone.short());
-        let closed = async { while let Some(Ok(_)) = socket.next().await {} };
+        let closed = async {
+            while let Some(Ok(_)) = socket.next().await {}
+            while let Some(Ok(_)) = endless.frame().await {}
+        };
         let closed = tokio::time::timeout(SOON, closed).await;
         closed.expect("it goes on without a share");
         assert_eq!(ask().await.short(), "404 session.not-found");

@@ -283,16 +283,7 @@ async fn everything_open_ends_at_suspension_sign_out_and_change_of_role() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upload_under_way_ends_when_its_sender_is_demoted() {
     let the_box = TheBox::open().await;
-    let (jae, root) = ("/api/v1/users/jae", As::Root);
-    let role = async |role: &str| {
-        let request = TheBox::request(&root, "PATCH", jae)
-            .header("content-type", "application/merge-patch+json")
-            .header("if-match", "*")
-            .body(Body::from(json!({"role": role}).to_string()))
-            .expect("a request");
-        assert_eq!(the_box.send(request).await.status, 200);
-    };
-    role("administrator").await;
+    the_box.set_role("jae", "administrator").await;
     let tus = |method: &str, path: &str| {
         TheBox::request(&the_box.jae, method, path).header("tus-resumable", "1.0.0")
     };
@@ -315,7 +306,7 @@ async fn an_upload_under_way_ends_when_its_sender_is_demoted() {
     let sending = tokio::spawn(async move { router.oneshot(request).await.expect("an answer") });
     let mut journal = Open::get(&the_box, &the_box.jae, "/api/v1/events").await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    role("user").await;
+    the_box.set_role("jae", "user").await;
     let answer = tokio::time::timeout(SOON, sending).await;
     assert_eq!(
         answer.expect("it is taken on").expect("no panic").status(),

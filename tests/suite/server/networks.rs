@@ -73,3 +73,50 @@ async fn a_network_of_a_policy_is_chosen_reported_and_shown_to_its_owner_alone()
         .await;
     assert_eq!(none.json()["code"], hidden.json()["code"]);
 }
+
+/// Attached to a domain, to a project in it and to a user, each in turn holds for what is launched; taken away again, the
+/// wider one does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn networks_come_from_the_narrowest_policy_of_user_project_and_domain() {
+    let the_box = TheBox::open().await;
+    let (admin, mina) = (&the_box.admin, &the_box.mina);
+    let plain = || json!({"image": "host"});
+    let first = the_box.launch(mina, plain()).await;
+    assert_eq!(
+        (&first["network"], &first["targets"]),
+        (&json!("none"), &json!([]))
+    );
+    let of = |value: &Value| value.as_str().expect("a word").to_owned();
+    let levels = [
+        ("domain", of(&first["domain"]), "db=10.1.0.1:5432"),
+        ("project", of(&first["project"]["id"]), "db=10.1.0.2:5432"),
+        ("user", "mina".to_owned(), "db=10.1.0.3:5432"),
+    ];
+    for (level, subject, target) in &levels {
+        let policy = json!({"name": level, "egress": {"networks": ["list"], "targets": [target]}});
+        let made = the_box.post(admin, "/api/v1/policies", policy).await;
+        assert_eq!(made.status, 201, "{level}: {}", made.short());
+        let place = format!("/api/v1/policies/{level}/uses");
+        let to = json!({"level": level, "subject": subject}).to_string();
+        let attached = the_box.with_body(admin, "PUT", &place, to).await;
+        assert!(
+            attached.status.is_success(),
+            "{level}: {}",
+            attached.short()
+        );
+        let session = the_box.launch(mina, plain()).await;
+        let has = (&session["network"], &session["targets"]);
+        assert_eq!(has, (&json!("list"), &json!([target])), "{level}");
+    }
+    let other = the_box.launch(&the_box.jae, plain()).await;
+    assert_ne!(other["targets"], json!([levels[2].2]), "it is mina's alone");
+    for (at, wider) in [(2, Some(levels[1].2)), (1, Some(levels[0].2)), (0, None)] {
+        let (level, subject, _) = &levels[at];
+        let place = format!("/api/v1/policies/{level}/uses?level={level}&subject={subject}");
+        let gone = the_box.with_body(admin, "DELETE", &place, "").await;
+        assert!(gone.status.is_success(), "{level}: {}", gone.short());
+        let session = the_box.launch(mina, plain()).await;
+        let targets = wider.map_or_else(|| json!([]), |target| json!([target]));
+        assert_eq!(session["targets"], targets, "without that of the {level}");
+    }
+}

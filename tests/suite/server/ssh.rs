@@ -12,6 +12,8 @@ use base::link::streams::{
     BoxFuture, ByteStream, ExecGuest, ExecRequest, LogStream, Streams, TermInput, TermOutput,
     TermStream, WindowSize,
 };
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use fardel::doors;
 use rules::names::ContainerName;
@@ -29,6 +31,8 @@ use crate::programs::install;
 const HANG: Duration = Duration::from_secs(60);
 /// What is promised of a right that ended.
 const SOON: Duration = Duration::from_secs(2);
+/// Connections without a proven key that the door keeps.
+const MAX_STRANGERS: usize = 64;
 
 /// Runs what a session would run as a process of this machine, in a directory of its own.
 struct HereStreams {
@@ -263,6 +267,49 @@ impl SshRig {
     }
 }
 
+/// A server of this machine that gives back each byte as it comes; its port.
+async fn echo() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut from, mut to) = tokio::io::split(stream);
+                // A client that goes is no failure.
+                let _ = tokio::io::copy(&mut from, &mut to).await;
+            });
+        }
+    });
+    port
+}
+
+/// A port of this machine that was free a moment ago, for a client that listens.
+async fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    listener.local_addr().expect("bound").port()
+}
+
+/// Connects to what a client listens at, as soon as it does.
+async fn reached(port: u16) -> TcpStream {
+    let connected = async {
+        loop {
+            match TcpStream::connect(("127.0.0.1", port)).await {
+                Ok(stream) => return stream,
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    };
+    timeout(HANG, connected).await.expect("it never listens")
+}
+
+/// Reads exactly so many bytes.
+async fn heard(from: &mut (impl AsyncRead + Unpin), count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    let read = timeout(HANG, from.read_exact(&mut bytes)).await;
+    read.expect("in time").expect("it goes on");
+    bytes
+}
+
 async fn ended(command: &mut Command) -> Output {
     let output = timeout(HANG, command.output()).await.expect("it hangs");
     output.expect("it runs")
@@ -349,6 +396,17 @@ async fn a_key_that_no_user_has_opens_nothing_over_ssh() {
     rig.make_key("short", &["-t", "rsa", "-b", "2048"]).await;
     let short = rig.add_key(&rig.the_box.mina, "short").await;
     assert_eq!(short.short(), "422 ssh-key.rsa-short");
+    // One that costs more to check than it proves. Making it would take minutes: its parts are only as long as they say.
+    let mut blob = Vec::new();
+    let modulus = [&[0_u8][..], &[0xff; 16_384 / 8]].concat();
+    for part in [&b"ssh-rsa"[..], &[1, 0, 1], &modulus] {
+        blob.extend((part.len() as u32).to_be_bytes());
+        blob.extend(part);
+    }
+    let line = format!("ssh-rsa {} long\n", STANDARD.encode(blob));
+    std::fs::write(rig.path("long.pub"), line).expect("written");
+    let long = rig.add_key(&rig.the_box.mina, "long").await;
+    assert_eq!(long.short(), "422 ssh-key.rsa-long");
     // One key, one user.
     let taken = rig.add_key(&rig.the_box.jae, "laptop").await;
     assert_eq!(taken.short(), "409 ssh-key.taken");
@@ -569,6 +627,167 @@ async fn a_removed_key_ends_its_connections_over_ssh() {
     assert_eq!(again.status.code(), Some(255));
 }
 
+/// Proves too: `everything_that_a_token_opened_ends_when_it_is_revoked`
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_open_over_ssh_ends_with_the_right_to_it() {
+    const NAME: &str = "what_is_open_over_ssh_ends_with_the_right_to_it";
+    for (way, after) in [
+        ("the end of a key", 255),
+        ("suspension", 255),
+        // What is left to her she opens again.
+        ("change of role", 0),
+    ] {
+        let Some(rig) = SshRig::open(NAME).await else {
+            return;
+        };
+        let the_box = &rig.the_box;
+        if way == "change of role" {
+            the_box.set_role("mina", "administrator").await;
+        }
+        let port = echo().await;
+        let target = format!("localhost:{port}");
+        let mut open = Vec::new();
+        let command = vec!["train@127.0.0.1", "cat"];
+        let tunnel = vec!["-W", target.as_str(), "train@127.0.0.1"];
+        for words in [command, tunnel] {
+            let mut client = rig.client("ssh");
+            let client = client.args(words).stdin(Stdio::piped());
+            let mut client = client.spawn().expect("it runs");
+            let mut to = client.stdin.take().expect("piped");
+            let mut from = client.stdout.take().expect("piped");
+            to.write_all(b"hello").await.expect("taken");
+            assert_eq!(heard(&mut from, 5).await, b"hello", "{way}");
+            // Held open: with its end both would end by themselves.
+            open.push((client, to, from));
+        }
+        match way {
+            "suspension" => {
+                let body = json!({"suspended": true});
+                let path = "/api/v1/users/mina/suspend";
+                let done = the_box.post(&As::Root, path, body).await;
+                assert!(done.status.is_success(), "{}", done.short());
+            }
+            "change of role" => the_box.set_role("mina", "user").await,
+            _ => {
+                let keys = the_box.get(&the_box.mina, "/api/v1/me/ssh-keys").await;
+                let keys = keys.json();
+                let id = keys["items"][0]["id"].as_str().expect("an id");
+                let path = format!("/api/v1/me/ssh-keys/{id}");
+                let gone = the_box.with_body(&the_box.mina, "DELETE", &path, "").await;
+                assert_eq!(gone.status, 204);
+            }
+        }
+        let closed = async {
+            for (client, ..) in &mut open {
+                client.wait().await.expect("ended");
+            }
+        };
+        let closed = timeout(SOON, closed).await;
+        closed.unwrap_or_else(|_| panic!("it goes on after {way}"));
+        let again = rig.ssh(&["train@127.0.0.1", "true"]).await;
+        assert_eq!(again.status.code(), Some(after), "{way}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_of_a_client_leads_into_the_session_and_nowhere_else() {
+    const NAME: &str = "a_port_of_a_client_leads_into_the_session_and_nowhere_else";
+    let Some(rig) = SshRig::open(NAME).await else {
+        return;
+    };
+    let port = echo().await;
+    let (inside, outside, socks) = (free_port().await, free_port().await, free_port().await);
+    let mut forwards = rig.client("ssh");
+    let forwards = forwards
+        .args(["-N", "-o", "ExitOnForwardFailure=yes"])
+        .args(["-L", &format!("127.0.0.1:{inside}:localhost:{port}")])
+        .args(["-L", &format!("127.0.0.1:{outside}:192.0.2.1:{port}")])
+        .args(["-D", &format!("127.0.0.1:{socks}"), "train@127.0.0.1"]);
+    let mut forwards = forwards.spawn().expect("it runs");
+    let mut tunnel = reached(inside).await;
+    tunnel.write_all(b"by -L").await.expect("taken");
+    assert_eq!(heard(&mut tunnel, 5).await, b"by -L");
+    let mut refused = reached(outside).await;
+    let mut said = Vec::new();
+    let closed = timeout(HANG, refused.read_to_end(&mut said)).await;
+    // Some kernels call it a reset.
+    let _ = closed.expect("it stays open");
+    assert!(said.is_empty(), "{said:?}");
+
+    // What an editor does that opens ports of its server as it needs them.
+    for (host, leads) in [("localhost", true), ("train", true), ("192.0.2.1", false)] {
+        let mut client = reached(socks).await;
+        client.write_all(&[5, 1, 0]).await.expect("taken");
+        assert_eq!(heard(&mut client, 2).await, [5, 0], "{host}");
+        let mut asks = vec![5, 1, 0, 3, host.len() as u8];
+        asks.extend(host.as_bytes());
+        asks.extend(port.to_be_bytes());
+        client.write_all(&asks).await.expect("taken");
+        if leads {
+            assert_eq!(heard(&mut client, 10).await[..2], [5, 0], "{host}");
+            client.write_all(b"by -D").await.expect("taken");
+            assert_eq!(heard(&mut client, 5).await, b"by -D", "{host}");
+            continue;
+        }
+        // The client may have closed it already.
+        let _ = client.write_all(b"by -D").await;
+        let mut said = Vec::new();
+        let closed = timeout(HANG, client.read_to_end(&mut said)).await;
+        let _ = closed.expect("it stays open");
+        assert!(!text(&said).contains("by -D"), "{host}: it leads out");
+    }
+    forwards.kill().await.expect("it ran until now");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_agent_of_a_user_is_not_lent_to_a_session() {
+    const NAME: &str = "the_agent_of_a_user_is_not_lent_to_a_session";
+    let Some(rig) = SshRig::open(NAME).await else {
+        return;
+    };
+    let place = rig.path("agent");
+    let agent = tokio::net::UnixListener::bind(&place).expect("a socket");
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = agent.accept().await {
+            tokio::spawn(async move {
+                // It has no key and does nothing.
+                while let Ok(length @ ..=65_536) = client.read_u32().await {
+                    let mut asked = vec![0; length as usize];
+                    let read = client.read_exact(&mut asked).await;
+                    if read.is_err() || client.write_all(&[0, 0, 0, 1, 5]).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let of_agent = format!("IdentityAgent={}", place.display());
+    let mut client = Command::new("ssh");
+    let client = client
+        .args([
+            "-F",
+            "/dev/null",
+            "-v",
+            "-A",
+            "-o",
+            &of_agent,
+            "-i",
+            &rig.key,
+        ])
+        .args(rig.options())
+        .env("SSH_AUTH_SOCK", &place)
+        .kill_on_drop(true)
+        .stdin(Stdio::null());
+    let words = "echo \"agent ${SSH_AUTH_SOCK:-none}\"";
+    let said = ended(client.args(["train@127.0.0.1", words])).await;
+    let errors = text(&said.stderr);
+    assert!(
+        errors.contains("Requesting authentication agent forwarding"),
+        "the client does not ask: {errors}"
+    );
+    assert_eq!(text(&said.stdout), "agent none\n", "{errors}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_end_of_input_reaches_a_program_over_ssh() {
     const NAME: &str = "the_end_of_input_reaches_a_program_over_ssh";
@@ -615,6 +834,14 @@ async fn a_thousand_strangers_shut_no_user_out_of_ssh() {
     }
     let said = rig.ssh(&["train@127.0.0.1", "echo in"]).await;
     assert_eq!(text(&said.stdout), "in\n", "{}", text(&said.stderr));
+    // Of those that say nothing more, only so many are kept.
+    let mut open = 0;
+    for mut stream in silent {
+        let mut said = Vec::new();
+        let rest = timeout(Duration::from_millis(20), stream.read_to_end(&mut said));
+        open += usize::from(rest.await.is_err());
+    }
+    assert!((1..=MAX_STRANGERS).contains(&open), "{open} are open");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -656,4 +883,17 @@ async fn a_terminal_over_ssh_has_its_size_and_its_name() {
     let known = std::fs::read_to_string(rig.path("known_hosts")).expect("written");
     let line = reached["host_key"].as_str().expect("a line");
     assert!(known.contains(line), "{known}");
+    // Who looks at the page beside the console reads the same fingerprint that a client computes.
+    let mut keygen = Command::new("ssh-keygen");
+    let print = ended(keygen.arg("-lf").arg(rig.path("known_hosts"))).await;
+    let print = text(&print.stdout);
+    let print = print.split(' ').find(|word| word.starts_with("SHA256:"));
+    let print = print.expect("a fingerprint");
+    assert_eq!(reached["fingerprint"], print);
+    let page = rig.the_box.get(&As::Nobody, "/trust").await;
+    // A slash may be written by its number.
+    let page = text(&page.bytes)
+        .replace("&#x2f;", "/")
+        .replace("&#47;", "/");
+    assert!(page.contains(&format!("<code>{print}</code>")), "{page}");
 }

@@ -296,6 +296,17 @@ impl TheBox {
         }
     }
 
+    /// Gives a user this role, as root on the machine does.
+    pub(crate) async fn set_role(&self, user: &str, role: &str) {
+        let request = Self::request(&As::Root, "PATCH", &format!("/api/v1/users/{user}"))
+            .header("content-type", "application/merge-patch+json")
+            .header("if-match", "*")
+            .body(Body::from(json!({"role": role}).to_string()))
+            .expect("a request");
+        let answer = self.send(request).await;
+        assert_eq!(answer.status, 200, "{}", answer.short());
+    }
+
     pub(crate) async fn get(&self, who: &As, path: &str) -> Answer {
         let request = Self::request(who, "GET", path)
             .body(Body::empty())

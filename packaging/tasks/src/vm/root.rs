@@ -19,7 +19,7 @@ pub(super) const SUITES: [&str; 2] = [SUITE, "trixie"];
 
 /// What stands in the guest besides Debian's smallest set with apt: a real systemd with what it needs
 /// to bring a machine up, and what scenarios ask questions with.
-const PACKAGES: [&str; 10] = [
+const PACKAGES: [&str; 11] = [
     "systemd-sysv",
     "udev",
     "dbus",
@@ -27,6 +27,8 @@ const PACKAGES: [&str; 10] = [
     "iproute2",
     // User-Mode Linux has no families of nftables.
     "iptables",
+    // Where a kernel has them, tests ask it for its rules; elsewhere it says that there are none.
+    "nftables",
     "procps",
     "curl",
     "python3",
