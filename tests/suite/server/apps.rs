@@ -836,8 +836,8 @@ async fn an_app_that_listens_never_or_closes_at_once_has_failed() {
     for name in ["deaf", "closing"] {
         let path = format!("/api/v1/sessions/work/apps/{name}");
         let open = format!("{path}/open");
-        let opened = site.the_box.post(who, &open, json!({})).await.json();
-        assert_eq!(opened["app"]["state"], "starting", "{name}: {opened}");
+        let opened = site.the_box.post(who, &open, json!({})).await;
+        assert!(opened.status.is_success(), "{name}: {}", opened.short());
         let until = Instant::now() + Duration::from_secs(30);
         let failed = loop {
             let shown = site.the_box.get(who, &path).await.json();

@@ -227,8 +227,9 @@ impl World {
         let holds_for = json!({"level": "project", "subject": world.project});
         let path = format!("/api/v1/policies/{word}/uses");
         world.put(&path, holds_for).await;
+        let until = world.the_box.server.clock().now().plus_seconds(9 * 86_400);
         let raised = json!({
-            "level": "user", "subject": user, "limits": {"waiting": 900}, "until": days_ahead(9), "reason": word,
+            "level": "user", "subject": user, "limits": {"waiting": 900}, "until": until.to_string(), "reason": word,
         });
         let raised = world.made("/api/v1/allowances", raised).await;
         world.keep("ALLOWANCE", &raised);

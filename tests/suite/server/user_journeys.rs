@@ -46,10 +46,6 @@ async fn j6_who_waits_reads_what_is_missing_their_place_and_a_time_that_is_kept(
     the_box.until(mina, "long", "running").await;
     the_box.launch(mina, batch("short", 1, 600)).await;
     the_box.until(mina, "short", "running").await;
-    let small =
-        json!({"name": "nudge", "kind": "batch", "command": ["sleep"], "resources": {"cpu": 0.1}});
-    the_box.launch(mina, small).await;
-    the_box.until(mina, "nudge", "running").await;
     the_box.launch(jae, batch("first", 1, 300)).await;
     the_box.launch(jae, batch("second", 2, 300)).await;
 
@@ -85,9 +81,9 @@ async fn j6_who_waits_reads_what_is_missing_their_place_and_a_time_that_is_kept(
         assert!(page.contains(name), "the page is of another one");
     }
 
-    // The limit of the short one ends it, and the first starts then, as it was told.
-    clock.set(began.plus_seconds(660));
-    kill(&the_box, mina, "nudge").await;
+    // The short one ends at its limit, and the first starts then, as it was told.
+    clock.set(began.plus_seconds(600));
+    kill(&the_box, mina, "short").await;
     the_box.until(mina, "short", "ended").await;
     the_box.until(jae, "first", "running").await;
     let told = why(&the_box, jae, "second").await;
