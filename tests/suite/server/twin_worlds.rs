@@ -424,21 +424,20 @@ impl World {
 
     /// `path` with what is asked for put in: the things of the other domain in this world, or what no world has.
     fn filled(&self, path: &str, real: bool) -> String {
-        let unknown = "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f";
-        let of = |thing: &str| match real {
-            true => thing.to_owned(),
-            false => unknown.to_owned(),
-        };
-        let path = self
-            .things
-            .iter()
-            .fold(path.to_owned(), |path, (word, id)| {
-                path.replace(word, &of(id))
-            });
-        path.replace("SESSION", &of(&self.session))
-            .replace("PROJECT", &of(&self.project))
-            .replace("FOLDER", &of(&self.folder))
-            .replace("NOTHING", unknown)
+        // Each has an id of its own, as things have.
+        let unknown = |number: usize| format!("019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e{number:02x}");
+        let own = [
+            ("SESSION", &self.session),
+            ("PROJECT", &self.project),
+            ("FOLDER", &self.folder),
+        ];
+        let kept = self.things.iter().map(|(word, id)| (*word, id));
+        let all = kept.chain(own).enumerate();
+        let path = all.fold(path.to_owned(), |path, (number, (word, id))| match real {
+            true => path.replace(word, id),
+            false => path.replace(word, &unknown(number)),
+        });
+        path.replace("NOTHING", &unknown(0xff))
             .replace("WORD", WORDS[0])
     }
 
