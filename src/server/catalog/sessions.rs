@@ -625,9 +625,11 @@ fn change_told(before: Option<&Session>, after: &Session) -> (String, String) {
         }
     }
     let state = before.map_or("", |before| before.state().word());
-    // A reason that stood there before is told already.
-    let is_told =
-        |before: &Session| before.state() != after.state() && before.reason == after.reason;
+    // A reason that stood there before is told already. An end tells it again: by its reason it is known how it went.
+    let ends = after.state() == SessionState::Ended;
+    let is_told = |before: &Session| {
+        !ends && before.state() != after.state() && before.reason == after.reason
+    };
     let reason = after
         .reason
         .as_ref()

@@ -113,8 +113,9 @@ impl ControllerPass {
         } else {
             "session.changed".to_owned()
         };
-        // Why it has its place is told once, not at each step after.
-        let is_told = session.state() != before && session.reason == because;
+        // Why it has its place is told once, not at each step after. An end tells its reason: by that it is known how it went.
+        let ends = session.state() == SessionState::Ended;
+        let is_told = !ends && session.state() != before && session.reason == because;
         let after = session
             .reason
             .as_ref()

@@ -166,6 +166,36 @@ async fn why_a_session_has_its_place_is_told_once() {
     assert_eq!(told.count(), 1, "{events:?}");
 }
 
+/// Who stopped it stands in the end, too, not only where it began to stop: an end without its reason looks like a fault.
+#[tokio::test]
+async fn the_end_of_a_stopped_session_tells_why() {
+    let server = server();
+    let mina = user(&server, "mina", Role::User);
+    let session = one(&server, &mina, named("vit")).await.unwrap();
+    carry_out(&server, session.id, None);
+    stop(&server, &mina, "vit", false).await.unwrap();
+    let id = session.id;
+    server
+        .catalog()
+        .write_now(Lane::Loops, "end", move |rows| {
+            let now = rows.now;
+            rows.change_session(id, None, "test", None, |s| {
+                s.end(Outcome::Stopped, None, now);
+                true
+            })?;
+            Ok(())
+        })
+        .unwrap();
+    let events = events(&server, &mina, &id.to_string()).await.unwrap();
+    let end = events
+        .iter()
+        .find(|event| event.code == rules::codes::SESSION_ENDED);
+    assert_eq!(
+        end.map(|event| event.after.as_str()),
+        Some("It was stopped by mina.")
+    );
+}
+
 #[tokio::test]
 async fn who_takes_a_place_next_is_named_to_those_who_may_see_them() {
     let server = server();
