@@ -56,7 +56,7 @@ pub async fn stop_saying(
 ) -> Result<SessionView, Failure> {
     let by = caller.name.clone();
     let why = why.trim().trim_end_matches('.').to_owned();
-    if why.chars().count() > MAX_STOP_REASON || why.chars().any(char::is_control) {
+    if why.chars().count() > MAX_STOP_REASON || why.chars().any(session::hidden) {
         return Err(refusals::session_stop_reason(MAX_STOP_REASON)
             .at("/why")
             .into());

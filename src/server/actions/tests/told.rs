@@ -140,7 +140,7 @@ async fn who_is_stopped_by_another_reads_why() {
     let launched = sessions::launch(&server, &mina, request, None).await;
     let id = launched.unwrap().sessions[0].id.to_string();
     let long = "x".repeat(201);
-    for wrong in [long.as_str(), "two\nlines"] {
+    for wrong in [long.as_str(), "two\nlines", "turned \u{202e}round"] {
         let refused = sessions::stop_saying(&server, &boss, &id, false, wrong).await;
         assert!(matches!(
             refused,
