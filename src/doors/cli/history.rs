@@ -52,7 +52,7 @@ fn holders(view: &OutputStyle, body: &Value, of: &str) -> Result<u8, CliError> {
     if view.for_humans() && none {
         complain(match of.starts_with("gpu:") {
             true => {
-                "No session held it in that time. You are shown the sessions that you may see; administrators are shown all.\n"
+                "No session that you may see held it in that time. Administrators are shown all sessions.\n"
             }
             false => "Only a GPU has holders. Name one: --of gpu:0\n",
         });

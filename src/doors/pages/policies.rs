@@ -441,8 +441,8 @@ async fn show(
     }
 }
 
-/// The limits of the policy that change nothing for the user it is attached to, as another rule is stricter; empty for
-/// other levels, whose members differ. Costs what the limits of a user cost.
+/// The limits of the policy that change nothing for the user it is attached to, as another one is lower; empty for other
+/// levels, whose members differ. Costs what the limits of a user cost.
 async fn outdone(
     console: &PagesContext,
     visit: &RequestContext,
@@ -459,9 +459,10 @@ async fn outdone(
     let holds = holds.unwrap_or_default();
     let limits = PolicyLimits::from(policy.limits);
     let stricter = LimitKey::ALL.into_iter().filter_map(|key| {
-        limits.get(key)?;
+        let own = limits.get(key)?;
         let one = holds.iter().find(|one| one.key == key.word())?;
-        let other = !one.policy.is_empty() && one.policy != policy.name;
+        // A higher one may leave less now, as others use it: that is no stricter rule.
+        let other = !one.policy.is_empty() && one.policy != policy.name && one.limit < own;
         let value = amount(visit, key, one.limit);
         other.then(|| t.policies_outdone(key_name(t, key), value, one.policy.as_str()))
     });
