@@ -16,7 +16,7 @@ use server::actions::notices::{self, NoticeKind, OwnMaintenance, OwnNotice};
 use super::authentication::PageCaller;
 use super::components;
 use super::layout::{Nav, PageLayout};
-use super::policies::key_name;
+use super::policies::{amount_in, key_name};
 use super::request_context::{LocalClock, RequestContext};
 use super::{PagesContext, layout, live as stream, responses};
 use crate::doors::text::{Text, codes};
@@ -204,7 +204,7 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
         ),
         NoticeKind::LimitRaised(limits, until) => {
             let raised = LimitKey::ALL.into_iter().filter_map(|key| {
-                let value = key.told(limits.get(key)?);
+                let value = amount_in(t, key, limits.get(key)?);
                 Some(format!("{}: {value}", key_name(t, key)))
             });
             let raised: Vec<String> = raised.collect();

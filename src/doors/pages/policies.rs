@@ -175,8 +175,13 @@ pub(super) fn key_name(t: Text, key: LimitKey) -> &'static str {
 
 /// An amount as people read it.
 pub(super) fn amount(visit: &RequestContext, key: LimitKey, value: u64) -> String {
+    amount_in(visit.text, key, value)
+}
+
+/// The same where there is no request.
+pub(super) fn amount_in(t: Text, key: LimitKey, value: u64) -> String {
     match key {
-        LimitKey::RuntimeSeconds => components::span(visit.text, value),
+        LimitKey::RuntimeSeconds => components::span(t, value),
         LimitKey::Memory
         | LimitKey::MemoryEach
         | LimitKey::DiskEach
