@@ -78,8 +78,10 @@ test("an owner makes an image of a session without its secrets, and starts from 
   await page.goto(`${house.origin}/images`);
   await page.setInputFiles("#archive", archive);
   await page.click("#import button");
-  await page.locator("tr", { hasText: "base" }).first().waitFor();
-  const first = await launched("morning", "localhost/base:1", WORKS);
+  await until(() => "it is imported", async () => /base/.test(house.command("image", "ls", "-o", "json")));
+  // The page leads on by itself after what it sent.
+  await page.goto(`${house.origin}/images`);
+  const first = await launched("morning", "base:1", WORKS);
   await until(() => "the session has worked", async () => /laid/.test(await log(first)));
 
   // From the page of the session to a look at what an image would hold.

@@ -308,7 +308,7 @@ test("a lead who administers nothing books all twelve GPUs, and gives them back 
     await page.goto(`${site.origin}/reservations`);
     await row.locator("a[href$='/cancel']").click();
     await page.click("dialog form button");
-    await page.locator("[role=status]", { hasText: "class was cancelled" }).first().waitFor();
+    await page.locator("[role=status]", { hasText: "reservation was cancelled" }).first().waitFor();
     await until(() => `it has a place: ${stateOf("waits")}`, async () => stateOf("waits") !== "pending");
     assert.deepEqual(complaints.filter((line) => !/422|409|404|403/.test(line)), []);
     await lesson.close();

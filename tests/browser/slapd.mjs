@@ -32,6 +32,8 @@ function entries(users) {
   const user = (name) => [
     `dn: uid=${name},${BASE}`,
     "objectClass: inetOrgPerson",
+    // An account belongs to it: without one, each directory that is laid would have other persons.
+    `entryUUID: 6f1d2c3e-0000-4000-8000-${Buffer.from(name).toString("hex").padEnd(12, "0").slice(0, 12)}`,
     `uid: ${name}`,
     `cn: ${name} of the directory`,
     `sn: ${name}`,

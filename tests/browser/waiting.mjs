@@ -32,7 +32,6 @@ before(async () => {
   create("open-end", "--gpu", "0.5");
   await reaches("limited", "running");
   await reaches("open-end", "running");
-  create("big", "--gpu", "4");
 });
 
 after(async () => {
@@ -54,6 +53,7 @@ test("what is left of a GPU beside the share of a preview adds up", async () => 
 });
 
 test("a waiting session names what must end, leads there, and offers as many GPUs as are empty", async () => {
+  create("big", "--gpu", "4");
   await visit(address("big"));
   const ends = page.locator("ul.awaited");
   const lines = await ends.locator("li").allInnerTexts();

@@ -680,7 +680,10 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
     for (name, may_change) in [("holidays", true), ("holidays-read", false)] {
         let calendar = |key: &str, days: &[(&str, &str)]| HolidayCalendarCard {
             key: key.into(),
-            title: t.holidays_site().into(),
+            title: match key {
+                "site" => t.holidays_site().into(),
+                _ => t.holidays_domain(key),
+            },
             action: format!("/holidays?domain={key}"),
             domain: key.into(),
             generation: "3".into(),
