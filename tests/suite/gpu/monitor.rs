@@ -133,10 +133,7 @@ fn until(
     loop {
         let asked = Instant::now();
         let seen = monitor.seen();
-        assert!(
-            asked.elapsed() < Duration::from_secs(3),
-            "it had to wait"
-        );
+        assert!(asked.elapsed() < Duration::from_secs(3), "it had to wait");
         if so(&seen) {
             return seen;
         }
