@@ -3,13 +3,15 @@
 
 use api::folders::FolderOwnerView;
 use api::storage::StorageView;
-use rules::commit::own_images_limit;
+use rules::commit::{MAX_OWN_IMAGES, own_images_limit};
 use rules::folder::{Folder, FolderOwner, FolderUse, ScopeOwner};
 use rules::names::{FolderId, UserId};
 use rules::permissions::{Permission, reach};
-use rules::quota::{AttachedPolicy, PolicyLevel};
+use rules::quota::{AttachedPolicy, LimitKey, PolicyLevel, PolicyLimits};
 use rules::refusals;
-use rules::storage::{MIN_FOLDER_BYTES, StorageEnforcement, StorageUse, limit_of};
+use rules::storage::{
+    DEFAULT_FOLDER_BYTES, MIN_FOLDER_BYTES, StorageEnforcement, StorageUse, limit_of,
+};
 use rules::tenancy::{DomainId, ProjectId};
 use rules::units::{Bytes, Timestamp};
 use store::folders::FolderStore;
@@ -157,12 +159,38 @@ fn policies_of_owner(
     if user.is_none() {
         attached.retain(|policy| policy.level != PolicyLevel::Member);
     }
+    attached.extend(usual_limits(&attached, owner));
     for allowance in view.allowances_of(&subjects)? {
         for policy in &mut attached {
             policy.raise(&allowance);
         }
     }
     Ok(attached)
+}
+
+/// What holds for the account of an owner where no policy says it, as a policy, so that an allowance raises that too.
+fn usual_limits(attached: &[AttachedPolicy], owner: FolderOwner) -> Option<AttachedPolicy> {
+    let mut limits = PolicyLimits::NONE;
+    for (key, usual) in [
+        (LimitKey::FolderBytes, DEFAULT_FOLDER_BYTES.0),
+        (LimitKey::Images, MAX_OWN_IMAGES),
+    ] {
+        if attached
+            .iter()
+            .all(|policy| policy.limits.get(key).is_none())
+        {
+            limits.set(key, Some(usual));
+        }
+    }
+    (limits != PolicyLimits::NONE).then(|| AttachedPolicy {
+        level: match owner {
+            FolderOwner::User(_) => PolicyLevel::User,
+            FolderOwner::Project(_) => PolicyLevel::Project,
+        },
+        name: String::new(),
+        limits,
+        raised: Vec::new(),
+    })
 }
 
 /// Refuses so many bytes more in the folders of an owner than they may take, as far as is known: what holds the limit counts

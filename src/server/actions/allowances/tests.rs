@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use rules::object::Object;
 use rules::quota::{LimitKey, PolicyLevel, TenantLevel};
-use rules::units::{GpuShare, Timestamp};
+use rules::storage::DEFAULT_FOLDER_BYTES;
+use rules::units::{Bytes, GpuShare, Timestamp};
 use rules::users::Role;
 
 use super::super::notices::{self, NoticeKind};
@@ -134,6 +135,31 @@ async fn an_allowance_raises_the_usual_priority_where_no_policy_names_one() {
     create(&server, &boss, of).await.unwrap();
     assert_eq!(launched(50).await, "done");
     assert_eq!(launched(51).await, "limit.each");
+}
+
+#[tokio::test]
+async fn an_allowance_raises_the_usual_limit_of_folders_where_no_policy_names_one() {
+    let (server, boss, mina) = a_server().await;
+    let now = server.clock().now();
+    let held = || {
+        let (user, domain) = (mina.subject.user, mina.subject.domain);
+        let limit = server.catalog().read_now("look up a limit", |view| {
+            super::super::storage::whole_limit(view, user, domain, now)
+        });
+        limit.unwrap()
+    };
+    assert_eq!(held(), DEFAULT_FOLDER_BYTES);
+    let more = Bytes(DEFAULT_FOLDER_BYTES.0 * 2);
+    let limits = LimitsBody {
+        folder_bytes: Some(more),
+        ..LimitsBody::default()
+    };
+    let of = NewAllowanceBody {
+        limits: Object(limits),
+        ..asked(&server, TenantLevel::User, "mina", 3_600)
+    };
+    create(&server, &boss, of).await.unwrap();
+    assert_eq!(held(), more);
 }
 
 #[tokio::test]
