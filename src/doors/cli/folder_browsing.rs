@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::client::{Extra, HttpClient, encoded};
 use super::error::CliError;
-use super::folder_files::FolderPlace;
+use super::folder_files::{FolderPlace, whole_list};
 use super::output::OutputStyle;
 use super::{columns, print};
 
@@ -22,32 +22,13 @@ pub(super) async fn find(
 ) -> Result<u8, CliError> {
     let place = FolderPlace::parse_any(place);
     let search = format!("{}&q={}&limit=500", place.query("search"), encoded(words));
-    let mut whole: Option<Value> = None;
-    let mut cursor = String::new();
-    loop {
-        let mut page = client.get(&format!("{search}&cursor={cursor}")).await?;
-        let next = page["next_cursor"].as_str().map(str::to_owned);
-        match &mut whole {
-            None => whole = Some(page),
-            Some(whole) => {
-                let more = page["looked"].as_u64().unwrap_or(0);
-                whole["looked"] = (whole["looked"].as_u64().unwrap_or(0) + more).into();
-                let is_whole = whole["whole"] == true && page["whole"] == true;
-                whole["whole"] = is_whole.into();
-                if let (Some(all), Some(more)) =
-                    (whole["items"].as_array_mut(), page["items"].as_array_mut())
-                {
-                    all.append(more);
-                }
-            }
-        }
-        match next {
-            Some(next) => cursor = next,
-            None => break,
-        }
-    }
-    let mut whole = whole.unwrap_or(Value::Null);
-    whole["next_cursor"] = Value::Null;
+    let join = |whole: &mut Value, page: &Value| {
+        let more = page["looked"].as_u64().unwrap_or(0);
+        whole["looked"] = (whole["looked"].as_u64().unwrap_or(0) + more).into();
+        let is_whole = whole["whole"] == true && page["whole"] == true;
+        whole["whole"] = is_whole.into();
+    };
+    let mut whole = whole_list(client, &search, join).await?;
     whole["stopped"] = Value::Null;
     print(&view.list(&whole, columns::FOUND_ENTRIES)?);
     if whole["whole"] == false {

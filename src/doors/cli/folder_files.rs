@@ -19,6 +19,7 @@ use super::client::{Extra, HttpClient, MAX_RECONNECT, encoded, fresh_key};
 use super::error::{CliError, FAILED, NOT_FOUND, PARTLY, UNREACHABLE};
 use super::images::{ProgressLine, base64, send};
 use super::output::OutputStyle;
+use super::values::joined;
 use super::{columns, complain, print};
 
 /// Bytes of a file of which a copy that broke off is looked for. Higher: more is sent twice. Lower: a copy of many small
@@ -123,33 +124,28 @@ pub(super) async fn list(
     sort: Option<&str>,
 ) -> Result<u8, CliError> {
     let place = FolderPlace::parse_any(place);
-    let mut whole: Option<Value> = None;
-    let mut cursor = String::new();
-    loop {
-        let sort = encoded(sort.unwrap_or_default());
-        let entries = place.query("entries");
-        let path = format!("{entries}&limit=500&sort={sort}&cursor={cursor}");
-        let mut page = client.get(&path).await?;
-        let next = page["next_cursor"].as_str().map(str::to_owned);
-        match &mut whole {
-            None => whole = Some(page),
-            Some(whole) => {
-                if let (Some(all), Some(more)) =
-                    (whole["items"].as_array_mut(), page["items"].as_array_mut())
-                {
-                    all.append(more);
-                }
-            }
-        }
-        match next {
-            Some(next) => cursor = next,
-            None => break,
-        }
-    }
-    let mut whole = whole.unwrap_or(Value::Null);
-    whole["next_cursor"] = Value::Null;
+    let sort = encoded(sort.unwrap_or_default());
+    let path = format!("{}&limit=500&sort={sort}", place.query("entries"));
+    let whole = whole_list(client, &path, |_, _| ()).await?;
     print(&view.list(&whole, columns::FOLDER_ENTRIES)?);
     Ok(0)
+}
+
+/// Asks for a list page by page, at a path that has a query, and gives it as one page. `more` gets the list so far and each
+/// further page, for what they say beside their items.
+pub(super) async fn whole_list(
+    client: &HttpClient,
+    path: &str,
+    mut more: impl FnMut(&mut Value, &Value),
+) -> Result<Value, CliError> {
+    let mut whole = client.get(path).await?;
+    while let Some(cursor) = whole["next_cursor"].as_str().map(str::to_owned) {
+        let page = client.get(&format!("{path}&cursor={cursor}")).await?;
+        more(&mut whole, &page);
+        whole = joined(whole, page);
+    }
+    whole["next_cursor"] = Value::Null;
+    Ok(whole)
 }
 
 pub(super) async fn make_directory(

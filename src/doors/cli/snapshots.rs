@@ -3,12 +3,13 @@
 use api::folder_snapshots::FolderSnapshotScheduleView;
 use api::operations::OperationView;
 use hyper::Method;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::answer::Answer;
 use super::args::SnapshotCommand;
 use super::client::{Extra, HttpClient, encoded};
 use super::error::CliError;
+use super::folder_files::whole_list;
 use super::folders::followed;
 use super::output::OutputStyle;
 use super::{columns, print};
@@ -78,28 +79,7 @@ pub(super) async fn snapshot(
                 path(&folder),
                 encoded(inside.trim_matches('/'))
             );
-            let mut whole: Option<Value> = None;
-            let mut cursor = String::new();
-            loop {
-                let mut page = client.get(&format!("{listed}&cursor={cursor}")).await?;
-                let next = page["next_cursor"].as_str().map(str::to_owned);
-                match &mut whole {
-                    None => whole = Some(page),
-                    Some(whole) => {
-                        if let (Some(all), Some(more)) =
-                            (whole["items"].as_array_mut(), page["items"].as_array_mut())
-                        {
-                            all.append(more);
-                        }
-                    }
-                }
-                match next {
-                    Some(next) => cursor = next,
-                    None => break,
-                }
-            }
-            let mut whole = whole.unwrap_or(Value::Null);
-            whole["next_cursor"] = Value::Null;
+            let whole = whole_list(client, &listed, |_, _| ()).await?;
             print(&view.list(&whole, columns::FOLDER_ENTRIES)?);
         }
         SnapshotCommand::Clone {

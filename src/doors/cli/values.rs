@@ -181,11 +181,13 @@ pub(super) fn joined(mut first: Value, mut second: Value) -> Value {
     ) {
         all.append(more);
     }
-    if let (Some(all), Some(more)) = (
-        first["names"].as_object_mut(),
-        second["names"].as_object_mut(),
+    // Not every list has names, and none gets them here.
+    let names = |page: &mut Value| page.get_mut("names").map(Value::take);
+    if let (Some(Value::Object(more)), Some(all)) = (
+        names(&mut second),
+        first.get_mut("names").and_then(Value::as_object_mut),
     ) {
-        all.append(more);
+        all.extend(more);
     }
     first["next_cursor"] = second["next_cursor"].take();
     first
