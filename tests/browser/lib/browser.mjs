@@ -87,6 +87,13 @@ export function looks(name, turn = TURN, all = ALL) {
   );
 }
 
+/// Waits until an element has the focus, for 5 s at most: the browser gives it with the next frame, not with the page.
+export async function focusGiven(page) {
+  const end = Date.now() + 5_000;
+  // Asked again and again from here: a page without script runs no waiting of its own.
+  while (Date.now() < end && (await page.evaluate(() => document.activeElement === document.body))) await page.waitForTimeout(20);
+}
+
 /// Answers how many pixels the page can be moved sideways; a page that fits gives 0.
 export function overflow(page) {
   return page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
