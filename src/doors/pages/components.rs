@@ -94,6 +94,8 @@ pub struct Alert {
     pub detail: String,
     /// Stable code and request id, for support; empty when there is none.
     pub code: String,
+    /// Where more of it stands: an address of the console, and its words.
+    pub link: Option<(&'static str, &'static str)>,
 }
 
 /// How good the news is.
@@ -112,6 +114,7 @@ impl Alert {
             title: title.into(),
             detail: String::new(),
             code: String::new(),
+            link: None,
         }
     }
 
@@ -129,6 +132,11 @@ impl Alert {
 
     pub fn code(mut self, code: impl Into<String>) -> Alert {
         self.code = code.into();
+        self
+    }
+
+    pub fn link(mut self, href: &'static str, words: &'static str) -> Alert {
+        self.link = Some((href, words));
         self
     }
 }
@@ -150,6 +158,10 @@ pub fn alert(alert: &Option<Alert>) -> Markup {
         escaped(&alert.title),
         escaped(&alert.detail)
     );
+    if let Some((href, words)) = alert.link {
+        let (href, words) = (escaped(href), escaped(words));
+        let _ = write!(out, " <a href=\"{href}\">{words}</a>");
+    }
     if !alert.code.is_empty() {
         let _ = write!(out, "<br><code>{}</code>", escaped(&alert.code));
     }

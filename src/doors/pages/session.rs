@@ -134,6 +134,8 @@ pub struct SessionDetailPage {
     pub connections: Vec<ConnectionLine>,
     pub neighbours: Vec<BarRow>,
     pub limits: Vec<(String, String)>,
+    /// It has a slice of a real GPU now, which its programs see.
+    pub sees_slice: bool,
     pub limit_cpu: String,
     pub limit_memory: String,
     /// The share as a form takes it back; none where the session has no fraction.
@@ -148,6 +150,9 @@ pub struct SessionDetailPage {
     /// The SHA-256 of the program that a user downloads; empty where it is not known.
     pub program: String,
 }
+
+/// The section of the manual on what programs see of a GPU.
+const WHAT_PROGRAMS_SEE: &str = "/docs/gpus#sees";
 
 /// What the page says of a session that is idle.
 pub struct IdleNote {
@@ -445,8 +450,11 @@ async fn read_one(
             (simulated && had).then(|| {
                 Alert::warning(match session.state {
                     SessionState::Pending => t.gpu_session_alert_waits(),
+                    SessionState::Ended => t.gpu_session_alert_ended(),
                     _ => t.gpu_session_alert(),
                 })
+                .detail(t.gpu_session_alert_real())
+                .link(WHAT_PROGRAMS_SEE, t.gpu_sees())
             })
         }),
         idle: read
@@ -533,6 +541,7 @@ async fn read_one(
         connections: connections::lines(t, (clock, now), &read.connections),
         neighbours,
         limits: limits(t, &session, devices.policy),
+        sees_slice: running && !session.simulated && !session.devices.is_empty(),
         limit_cpu: given.cpu.to_string(),
         limit_memory: launch::typed_memory(given.memory),
         limit_gpu: fraction(t, &session, &devices.items),

@@ -2425,6 +2425,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
             (t.where_shm().into(), "64 MiB".into()),
             (t.where_network().into(), t.where_loopback().into()),
         ],
+        sees_slice: alive,
         limit_cpu: "6".into(),
         limit_memory: "24".into(),
         timeline: steps(),
