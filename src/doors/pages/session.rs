@@ -24,6 +24,7 @@ use server::Failure;
 use server::access::Caller;
 use server::actions::session_detail;
 use server::actions::sessions::{self, NodeOverview};
+use server::actions::users::ssh_keys;
 
 use super::authentication::PageCaller;
 use super::awaited::{AwaitedSessions, awaited};
@@ -147,6 +148,8 @@ pub struct SessionDetailPage {
     pub settings: Vec<(String, String)>,
     /// Commands that open it from another computer, with their numbers.
     pub remote: Vec<(usize, String)>,
+    /// One of them is of SSH, and the reader has no key for it yet.
+    pub lacks_ssh_key: bool,
     /// The SHA-256 of the program that a user downloads; empty where it is not known.
     pub program: String,
 }
@@ -423,6 +426,11 @@ async fn read_one(
         .chain(machines(t, &hues, &seen.machines, &session))
         .collect();
     let simulated = session.simulated && session.resources.wants_device();
+    let ssh = console.server.settings().listen_ssh;
+    let lacks_ssh_key = match attachable && ssh.is_some() {
+        true => ssh_keys::list(server, caller).await?.is_empty(),
+        false => false,
+    };
     let frame = layout(console, visit, caller, Nav::Sessions);
     Ok(SessionDetailPage {
         t,
@@ -563,11 +571,11 @@ async fn read_one(
         remote: match attachable {
             true => {
                 let own = session.owner.id == caller.subject.user;
-                let ssh = console.server.settings().listen_ssh;
                 remote(visit, &session, own, ssh.map(|address| address.port()))
             }
             false => Vec::new(),
         },
+        lacks_ssh_key,
         program,
         id,
     })

@@ -2332,6 +2332,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
             true => vec![(0, "fardel login https://fardel-01".into()), (1, "fardel attach vit-ablation".into())],
             false => Vec::new(),
         },
+        lacks_ssh_key: alive,
         program: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".into(),
         awaited: (moment == SampleMoment::Waiting).then(|| AwaitedSessions {
             sessions: vec![AwaitedSession {
