@@ -2341,6 +2341,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
                 facts: format!("{} · {}", t.gpu_wanted("1"), t.queue_ends_by("16:40")),
             }],
             more: t.queue_ends_others(2),
+            lead: t.queue_ends_enough().to_owned(),
         }),
         instead: (moment == SampleMoment::Waiting).then(|| SmallerRequest {
             words: "0.5 GPU, 8 cores, 16 GiB".into(),
