@@ -567,7 +567,7 @@ async fn read_one(
             .into_iter()
             .collect(),
         kept: session.document_kept,
-        settings: settings(t, &session),
+        settings: settings(t, &session, &read.folder_owners),
         remote: match attachable {
             true => {
                 let own = session.owner.id == caller.subject.user;
