@@ -450,6 +450,11 @@ async fn read_one(
                     span.word()
                 )
             }),
+            // That it was submitted is no news of one that is over; the address may be an old one.
+            notice: match ended && visit.path.contains("notice=launched") {
+                true => None,
+                false => frame.notice.clone(),
+            },
             ..frame.clone()
         },
         alert: watched(t, &session).or_else(|| {
