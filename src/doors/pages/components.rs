@@ -385,6 +385,10 @@ const MIN_WORDS: u16 = 140;
 /// Thousandths of a bar below which a partition says no more than its profile and whose it is.
 const MIN_NOTE: u16 = 260;
 
+/// Thousandths of a bar below which words of a block are whole or not there: a cut word tells less than the title. Higher:
+/// long names are missing where half of them would do. Lower: bars beside a form are full of cut words.
+const MIN_CUT: u16 = 500;
+
 /// A profile that may break behind its dot, and nowhere else: `1g.<wbr>10gb`.
 fn broken(profile: &str) -> String {
     escaped(profile).replace('.', ".<wbr>")
@@ -448,11 +452,16 @@ impl BarRow {
                 Fill::Whole => " fills",
                 Fill::Heat => " fills heat",
             };
+            let words = !matches!(block.kind, BlockKind::Free | BlockKind::Needed);
+            let whole = match width {
+                60..MIN_CUT if words && profile.is_none() => " whole",
+                _ => "",
+            };
             let link = block.href.as_ref().filter(|_| width >= MIN_LINK);
             let tag = if link.is_some() { "a" } else { "span" };
             let _ = write!(
                 out,
-                "<{tag} class=\"sl {kind}{tiny}{filled} {}\"",
+                "<{tag} class=\"sl {kind}{tiny}{filled} {}{whole}\"",
                 of_bar(width)
             );
             if let Some(href) = link {

@@ -1158,8 +1158,10 @@ pub(super) fn overview(t: Text) -> OverviewPage {
                 hue: hues::hue(name),
                 name: name.into(),
                 share: share.into(),
+                href: None,
             })
             .into(),
+        ended: t.overview_ended_note(5, 1),
         recent: [
             (
                 "vit-ablation",
