@@ -2456,8 +2456,8 @@ fn queue(t: Text, full: bool) -> QueuePage {
         simulated: full,
         shown: t.queue_count_of(2, 202),
         plan_more: t.queue_plan_more(3),
-        order: t.fair_order_turns(),
-        backfill: t.fair_backfill_timed(),
+        order: t.queue_order_turns(),
+        backfill: t.queue_backfill_timed(),
         own_rules: full,
         others: Some(t.queue_others(3)),
         filter: FilterBar {
