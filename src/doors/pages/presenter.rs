@@ -763,7 +763,7 @@ pub fn state_told(t: Text, words: &str) -> Option<String> {
 }
 
 /// One line of a timeline before its words are joined to how long it took.
-struct Happening<'a> {
+struct DatedStep<'a> {
     at: Timestamp,
     code: &'a str,
     tone: &'static str,
@@ -779,7 +779,7 @@ pub fn timeline(
     events: &[EventView],
 ) -> Vec<TimelineStep> {
     let node = session.node.as_deref().unwrap_or_default();
-    let mut told: Vec<Happening<'_>> = events
+    let mut told: Vec<DatedStep<'_>> = events
         .iter()
         .enumerate()
         // Its connections have a table of their own.
@@ -802,7 +802,7 @@ pub fn timeline(
                     |(tone, what)| (tone, what.to_owned()),
                 ),
             };
-            Happening {
+            DatedStep {
                 at: event.at,
                 code: &event.code,
                 tone,
@@ -819,7 +819,7 @@ pub fn timeline(
         let seen = life.any(|one| one.code == RUNNING);
         // A command that is over before its node reports is never seen to run.
         if !seen && let Some(before) = told[..end].last() {
-            let running = Happening {
+            let running = DatedStep {
                 at: start.max(before.at),
                 code: RUNNING,
                 tone: "",

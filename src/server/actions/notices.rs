@@ -150,7 +150,7 @@ pub struct OwnMaintenance {
     pub waiting: u64,
 }
 
-/// The caller's notices, newest first whatever they are about; what will end soon counts as told now. At most 50 of each
+/// The caller's notices, newest first across all kinds; what will end soon counts as told now. At most 50 of each
 /// kind; costs an index look-up for each.
 ///
 /// Errors: `denied` without `me`.
@@ -672,7 +672,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_notice_stands_first_whatever_it_is_about() {
+    fn the_newest_notice_stands_first_of_all_kinds() {
         let at = |second: u64| Timestamp::default().plus_seconds(second);
         let one = |at: Timestamp, about: NoticeKind| OwnNotice {
             key: String::new(),
