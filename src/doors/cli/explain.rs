@@ -3,7 +3,6 @@
 use api::gpus::Gpus;
 use api::sessions::GrantView;
 use rules::placement::Explanation;
-use rules::reason::Reason;
 
 use super::answer::Answer;
 use super::client::HttpClient;
@@ -60,21 +59,18 @@ pub(super) fn explained(
 }
 
 /// What a waiting session waits for first, and when it starts where that is told, in one line.
-pub(super) fn waits_for(said: &Explanation) -> Reason {
-    let (code, text) = match said.blockers.first() {
-        Some(first) => (first.code.clone(), &first.text),
-        None => (String::new(), &said.sentence),
-    };
+pub(super) fn waits_for(said: &Explanation) -> String {
+    let first = said.blockers.first();
+    let text = first.map_or(&said.sentence, |first| &first.text);
     let starts = match (&said.likely, &said.eta) {
         (Some(likely), _) => Some(format!("~{}", span(likely.seconds))),
         (None, Some(eta)) => Some(span(eta.p50_seconds)),
         (None, None) => None,
     };
-    let text = match starts {
+    match starts {
         Some(starts) => format!("{text} Starts in {starts}."),
         None => text.clone(),
-    };
-    Reason::from_parts(code, text)
+    }
 }
 
 /// An explanation in lines: its sentence, then what it rests on.

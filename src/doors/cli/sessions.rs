@@ -251,7 +251,7 @@ async fn tell_waits(client: &HttpClient, rows: &mut [Value]) {
     for row in rows {
         let id = row["id"].as_str().unwrap_or_default();
         if let (true, Some(why)) = (is_untold(row), told.get(id)) {
-            row["reason"] = json!(waits_for(why));
+            row["reason"] = json!({"code": "", "text": waits_for(why)});
         }
     }
 }
