@@ -420,8 +420,11 @@ fn machine_note(machine: &LocalNode) -> String {
                     1 => "; 1 GPU".to_owned(),
                     n => format!("; {n} GPUs"),
                 },
-                1 => "; 1 simulated GPU, of which sessions get none".to_owned(),
-                n => format!("; {n} simulated GPUs, of which sessions get none"),
+                1 => "; 1 simulated GPU: sessions can reserve it, there is no device inside"
+                    .to_owned(),
+                n => format!(
+                    "; {n} simulated GPUs: sessions can reserve them, there is no device inside"
+                ),
             };
             format!(
                 "{} and {} to share{devices}",

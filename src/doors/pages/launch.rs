@@ -251,6 +251,19 @@ impl LaunchPage {
             _ => false,
         }
     }
+
+    /// What the folded part holds for this reader, by name.
+    fn folded(&self) -> String {
+        let titles: Vec<String> = self
+            .texts
+            .iter()
+            .map(|one| one.title.to_lowercase())
+            .collect();
+        match self.form.offers_sudo {
+            true => self.t.launch_more_sudo(titles.join(", ")),
+            false => self.t.launch_more(titles.join(", ")),
+        }
+    }
 }
 
 impl LaunchForm {

@@ -1,6 +1,7 @@
 //! All that rows say about one session and what surrounds it, as of one revision: the session, why it is where it
 //! is, its history, the machines and the devices. A page that read them one after another would mix moments.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::events::EventView;
@@ -8,14 +9,17 @@ use api::gpus::Gpus;
 use api::idle_rules::SessionIdleView;
 use api::sessions::{ConnectionView, SessionView};
 use rules::blocker::PlacementBlocker;
+use rules::names::FolderId;
 use rules::permissions::Permission;
 use rules::placement::{self, Explanation};
+use rules::session::Session;
 
 use super::sessions::find::find;
 use super::sessions::overview::{self, Overview};
 use super::sessions::view::NameCache;
 use super::{allowed, gpus, idle_rules, sessions};
 use crate::access::Caller;
+use crate::catalog::ReadTransaction;
 use crate::snapshot::Snapshot;
 use crate::{Failure, Server, ServerFault};
 
@@ -37,6 +41,8 @@ pub struct SessionDetail {
     pub gpus: Gpus,
     /// Warnings of being idle that hold now.
     pub idle: Option<SessionIdleView>,
+    /// Whose the folders are that a session of the reader's own mounts, where they are not the reader's.
+    pub folder_owners: BTreeMap<FolderId, String>,
 }
 
 /// How often a page tries the snapshot that all share before it reads one of its own. Higher: a page waits longer
@@ -114,9 +120,32 @@ async fn read_with(
                 overview: overview::summary(&own, view, &snapshot, &caller, now)?,
                 gpus: gpus::of(&own, &snapshot, &caller, now),
                 idle: idle_rules::state_of(view, &row)?,
+                folder_owners: folder_owners(view, &caller, &row)?,
             }))
         })
         .await
+}
+
+/// The names of users and projects whose folders a session of the caller's mounts; none of a session of another user, to
+/// whose reader they may be unknown. Costs a row by key for each mount.
+fn folder_owners(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    row: &Session,
+) -> Result<BTreeMap<FolderId, String>, Failure> {
+    let mut owners = BTreeMap::new();
+    for mount in row
+        .mounts
+        .iter()
+        .filter(|_| row.owner == caller.subject.user)
+    {
+        if let Some(found) = view.folder(mount.folder)?
+            && found.folder.owner != row.owner.into()
+        {
+            owners.insert(mount.folder, found.owner_name);
+        }
+    }
+    Ok(owners)
 }
 
 #[cfg(test)]

@@ -1158,8 +1158,10 @@ pub(super) fn overview(t: Text) -> OverviewPage {
                 hue: hues::hue(name),
                 name: name.into(),
                 share: share.into(),
+                href: None,
             })
             .into(),
+        ended: t.overview_ended_note(5, 1),
         recent: [
             (
                 "vit-ablation",
@@ -2332,6 +2334,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
             true => vec![(0, "fardel login https://fardel-01".into()), (1, "fardel attach vit-ablation".into())],
             false => Vec::new(),
         },
+        lacks_ssh_key: alive,
         program: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".into(),
         awaited: (moment == SampleMoment::Waiting).then(|| AwaitedSessions {
             sessions: vec![AwaitedSession {
@@ -2340,6 +2343,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
                 facts: format!("{} · {}", t.gpu_wanted("1"), t.queue_ends_by("16:40")),
             }],
             more: t.queue_ends_others(2),
+            lead: t.queue_ends_enough().to_owned(),
         }),
         instead: (moment == SampleMoment::Waiting).then(|| SmallerRequest {
             words: "0.5 GPU, 8 cores, 16 GiB".into(),
@@ -2425,6 +2429,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
             (t.where_shm().into(), "64 MiB".into()),
             (t.where_network().into(), t.where_loopback().into()),
         ],
+        sees_slice: alive,
         limit_cpu: "6".into(),
         limit_memory: "24".into(),
         timeline: steps(),
@@ -2451,8 +2456,8 @@ fn queue(t: Text, full: bool) -> QueuePage {
         simulated: full,
         shown: t.queue_count_of(2, 202),
         plan_more: t.queue_plan_more(3),
-        order: t.fair_order_turns(),
-        backfill: t.fair_backfill_timed(),
+        order: t.queue_order_turns(),
+        backfill: t.queue_backfill_timed(),
         own_rules: full,
         others: Some(t.queue_others(3)),
         filter: FilterBar {
