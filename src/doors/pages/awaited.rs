@@ -194,6 +194,7 @@ mod tests {
                 id: UserId(uuid::Uuid::nil()),
                 name: UserName::parse("kim").expect("letters"),
             }),
+            container: None,
             mine: shown,
             state: SessionState::Running,
             paused: false,

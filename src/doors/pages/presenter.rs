@@ -1054,6 +1054,7 @@ mod tests {
                 id: None,
                 name: None,
                 owner: None,
+                container: None,
                 mine: false,
                 state: SessionState::Running,
                 paused: false,
