@@ -143,6 +143,8 @@ pub struct SessionDetailPage {
     pub timeline: Vec<TimelineStep>,
     pub why: Vec<CheckRow>,
     pub settings: Vec<(String, String)>,
+    /// What it starts after: the id, and what it is called where the reader may see it.
+    pub after: Vec<(String, Option<String>)>,
     /// Commands that open it from another computer, with their numbers.
     pub remote: Vec<(usize, String)>,
     /// The SHA-256 of the program that a user downloads; empty where it is not known.
@@ -551,6 +553,11 @@ async fn read_one(
             .collect(),
         kept: session.document_kept,
         settings: settings(t, &session),
+        after: read
+            .after
+            .into_iter()
+            .map(|(id, name)| (id.to_string(), name))
+            .collect(),
         remote: match attachable {
             true => {
                 let own = session.owner.id == caller.subject.user;

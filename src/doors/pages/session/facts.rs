@@ -404,12 +404,6 @@ pub(super) fn settings(t: Text, session: &SessionView) -> Vec<(String, String)> 
             .iter()
             .map(|(name, value)| (t.settings_label(name), value.clone())),
     );
-    all.extend(
-        session
-            .depends_on
-            .iter()
-            .map(|id| (t.settings_after().to_owned(), id.to_string())),
-    );
     all
 }
 

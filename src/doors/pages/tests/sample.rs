@@ -2432,6 +2432,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
             CheckRow::new(true, t.preview_check_cpu("fardel-01"), t.common_free("4.00")),
             CheckRow::new(true, t.preview_check_memory("fardel-01"), t.common_free("14 GiB")),
         ],
+        after: Vec::new(),
         settings: vec![
             (t.settings_command().into(), "python train.py --config ablate/patch14.yaml".into()),
             (t.settings_env("EPOCHS"), "3".into()),
