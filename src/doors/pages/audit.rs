@@ -31,7 +31,7 @@ use super::table_answer::{ListPage, answer, file, name_times, shorter};
 use super::table_choices::{FilterWords, filter_bar};
 use super::{PagesContext, event_words, events, layout, responses};
 use crate::doors::download;
-use crate::doors::text::Text;
+use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/audit.html", blocks = ["list"])]
@@ -361,7 +361,7 @@ fn target_row(visit: &RequestContext, target: AuditTargetView) -> AuditTargetRow
             lost => t.audit_target_lost(lost),
         },
         problem: match target.problem_since {
-            Some(since) => t.audit_target_problem(shown(since), target.problem),
+            Some(since) => t.audit_target_problem(shown(since), codes::stored(t, &target.problem)),
             None => String::new(),
         },
     }
