@@ -272,7 +272,7 @@ pub async fn try_mail(
         }
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
-    responses::see_with("/system/settings", word, &said)
+    responses::see_part_with("/system/settings", "mail-trial", word, &said)
 }
 
 /// `POST /system/settings/mail-retry`: sends again what the mail server refused for good.
@@ -282,7 +282,7 @@ pub async fn retry_mail(
     PageCaller(caller): PageCaller,
 ) -> Response {
     match mail::retry(&console.server, &caller).await {
-        Ok(_) => responses::see_with("/system/settings", "mail-retried", ""),
+        Ok(_) => responses::see_part_with("/system/settings", "mail-trial", "mail-retried", ""),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
 }

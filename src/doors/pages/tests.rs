@@ -10,8 +10,11 @@ mod whole;
 mod words;
 
 use askama::Template as _;
+use serde_json::json;
+use server::actions::settings::SettingStanding;
 
-use super::assets;
+use super::layout::PageLayout;
+use super::{assets, settings};
 use crate::doors::text::{Language, Text};
 
 const LANGUAGES: [Language; 2] = [Language::English, Language::Korean];
@@ -67,6 +70,32 @@ fn who_only_reads_settings_has_no_button_that_sends_mail() {
         // That mail was refused is for all who may look.
         assert!(html.contains(&page.t.mail_refused(2_u64)), "{may}");
     }
+}
+
+#[test]
+fn what_came_of_a_test_mail_is_said_at_its_form() {
+    let f = PageLayout {
+        notice: Some("it was sent".to_owned()),
+        ..sample::settings_page(Text::default()).f
+    };
+    let standing = SettingStanding {
+        key: "mail_server",
+        variable: "FARDEL_MAIL_SERVER",
+        needs_restart: false,
+        value: None,
+        default: None,
+        waiting: None,
+        source: None,
+        may_change: true,
+        undo: None,
+    };
+    let asked = serde_json::from_value(json!({"notice": "mail-works"})).expect("a query");
+    let mut page = settings::page(f, &[standing], &asked, None, String::new());
+    page.may_send_mail = true;
+    let html = page.render().expect("sample renders");
+    assert_eq!(html.matches("it was sent").count(), 1, "{html}");
+    let said = html.find("it was sent").expect("it is said");
+    assert!(said < html.find("id=\"mail-trial\"").expect("the form"));
 }
 
 #[test]
