@@ -5,6 +5,7 @@
 mod agreement;
 mod gone;
 mod lint;
+mod pictured;
 mod sample;
 mod whole;
 mod words;
@@ -19,10 +20,18 @@ use crate::doors::text::{Language, Text};
 
 const LANGUAGES: [Language; 2] = [Language::English, Language::Korean];
 
+/// The sample world, and pages at greater counts, which have no budget of bytes.
+fn every_page(language: Language) -> impl Iterator<Item = (String, String)> {
+    let t = Text::new(language);
+    let sampled = sample::pages(t).into_iter();
+    let named = sampled.map(|(name, html)| (name.to_owned(), html));
+    named.chain(pictured::pages(t))
+}
+
 #[test]
 fn every_page_keeps_the_rules_of_markup() {
     for language in LANGUAGES {
-        for (name, html) in sample::pages(Text::new(language)) {
+        for (name, html) in every_page(language) {
             let faults = lint::page(&html);
             assert!(
                 faults.is_empty(),
@@ -100,7 +109,7 @@ fn what_came_of_a_test_mail_is_said_at_its_form() {
 
 #[test]
 fn korean_pages_speak_korean() {
-    for (name, html) in sample::pages(Text::new(Language::Korean)) {
+    for (name, html) in every_page(Language::Korean) {
         assert!(html.contains("<html lang=\"ko\""), "{name}");
         // Every English sentence of the menu would betray a text outside the catalogue.
         for english in [
@@ -137,7 +146,7 @@ fn pages_are_written_for_the_browser_when_asked() {
     for language in LANGUAGES {
         let place = folder.join(language.code());
         std::fs::create_dir_all(&place).expect("folder");
-        for (name, html) in sample::pages(Text::new(language)) {
+        for (name, html) in every_page(language) {
             std::fs::write(place.join(format!("{name}.html")), html).expect("page");
         }
     }

@@ -888,7 +888,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
+pub(super) fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
     PageLayout {
         text: t,
         theme: Theme::System,
@@ -923,7 +923,7 @@ fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
     }
 }
 
-fn stranger(t: Text) -> PageLayout {
+pub(super) fn stranger(t: Text) -> PageLayout {
     PageLayout {
         user: None,
         administrator: false,
@@ -2545,7 +2545,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
     }
 }
 
-fn images(t: Text) -> ImagesPage {
+pub(super) fn images(t: Text) -> ImagesPage {
     let columns = vec![
         TableColumn::new("name", t.images_name())
             .sorted_by("name")
@@ -3249,7 +3249,7 @@ pub(super) fn settings_page(t: Text) -> settings::SettingsPage {
     )
 }
 
-fn system(t: Text, tab: system::SystemTab, well: bool) -> SystemPage {
+pub(super) fn system(t: Text, tab: system::SystemTab, well: bool) -> SystemPage {
     const FOUND: &str = "The newest backup is of 2026-11-18T02:00:00Z; one is due every 24 hours.";
     let line = |id: &str, state: &str, fix: &str| {
         let check = Diagnostic {
