@@ -10,6 +10,7 @@ use rules::mail::{MailSecurity, MailServer};
 use rules::names::EmailAddress;
 use rules::reason::Reason;
 use rules::reasons;
+use rules::refusals;
 use rules::units::Timestamp;
 
 use crate::Failure;
@@ -27,7 +28,7 @@ const MAX_DELIVERY: Duration = Duration::from_secs(30);
 /// Why a mail was not taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MailFault {
-    #[error("no mail server is set")]
+    #[error("{}", refusals::mail_unset().text)]
     Unset,
     #[error("{}", reasons::connection_timed_out().text)]
     Late,
