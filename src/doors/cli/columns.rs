@@ -55,7 +55,7 @@ use rules::units::Bytes;
 use rules::users::User;
 
 use super::format;
-use super::output::{Column, OutputStyle, age, bytes, column, dash, maybe, span};
+use super::output::{Column, OutputStyle, bytes, column, dash, maybe, span};
 use crate::doors::launch_texts;
 
 /// `running`, `running, paused`, `pending, held`, `ended 7`, `ended, stopped`.
@@ -120,7 +120,7 @@ pub(super) const SESSIONS: &[Column<SessionView>] = &[
     column("CPU", 4, |r, _| r.resources.cpu.to_string()),
     column("MEMORY", 4, |r, _| r.resources.memory.to_string()),
     column("GPU", 6, |r, _| format::asked(&r.resources)),
-    column("AGE", 2, |r, v| age(r.created_at, v.now)),
+    column("AGE", 2, |r, v| v.since(r.created_at)),
     column("RAN", 5, ran),
     column("OWNER", 5, |r, _| r.owner.name.to_string()),
     column("PROJECT", 8, |r, _| r.project.name.to_string()),
@@ -218,7 +218,7 @@ pub(super) const QUEUE: &[Column<WaitingView>] = &[
     column("OWNER", 4, |r, _| r.session.owner.name.to_string()),
     column("CPU", 3, |r, _| r.session.resources.cpu.to_string()),
     column("MEMORY", 3, |r, _| r.session.resources.memory.to_string()),
-    column("WAITS", 2, |r, v| age(r.session.created_at, v.now)),
+    column("WAITS", 2, |r, v| v.since(r.session.created_at)),
     column("STARTS IN", 5, |r, _| match (&r.why.likely, &r.why.eta) {
         (Some(likely), _) => format!("~{}", span(likely.seconds)),
         (None, Some(eta)) => span(eta.p50_seconds),
@@ -351,9 +351,7 @@ pub(super) const NODES: &[Column<NodeView>] = &[
     }),
     column("GPUS", 3, |r, _| gpus_of(r)),
     column("SESSIONS", 4, |r, _| r.sessions.to_string()),
-    column("REPORTED", 5, |r, v| {
-        format!("{} ago", age(r.seen_at, v.now))
-    }),
+    column("REPORTED", 5, |r, v| v.ago(r.seen_at)),
     column("MESSAGE", 1, |r, _| dash(&r.message)),
     column("PROBLEMS", 9, |r, _| {
         let texts: Vec<&str> = r.problems.iter().map(|one| one.text.as_str()).collect();
@@ -888,7 +886,7 @@ pub(super) const SIGN_UPS: &[Column<SignUpView>] = &[
     column("EMAIL", 1, |r, _| r.email.clone()),
     column("FULL NAME", 2, |r, _| dash(&r.full_name)),
     column("DOMAIN", 2, |r, _| r.domain.clone()),
-    column("ASKED", 1, |r, v| age(r.asked_at, v.now)),
+    column("ASKED", 1, |r, v| v.since(r.asked_at)),
     column("TAKEN", 3, |r, _| r.is_taken.to_string()),
     column("DECLINED", 3, |r, _| maybe(r.declined_at.as_ref())),
     column("FROM", 9, |r, _| r.source.clone()),
@@ -963,9 +961,7 @@ pub(super) const USAGE: &[Column<UsageItem>] = &[
 pub(super) const IMAGES: &[Column<CatalogImage>] = &[
     column("REFERENCE", 0, |r, _| dash(&r.reference)),
     column("SIZE", 2, |r, _| r.size.to_string()),
-    column("IMPORTED", 3, |r, v| {
-        format!("{} ago", age(r.imported_at, v.now))
-    }),
+    column("IMPORTED", 3, |r, v| v.ago(r.imported_at)),
     column("ARCHITECTURE", 4, |r, _| dash(&r.architecture)),
     column("ID", 5, |r, _| r.id.to_string()),
     column("DIGEST", 9, |r, _| dash(&r.digest)),
@@ -986,9 +982,7 @@ pub(super) const ENVIRONMENTS: &[Column<EnvironmentView>] = &[
     column("SIGNED BY", 2, |r, _| {
         dash(r.signer.as_deref().unwrap_or_default())
     }),
-    column("IMPORTED", 4, |r, v| {
-        format!("{} ago", age(r.imported_at, v.now))
-    }),
+    column("IMPORTED", 4, |r, v| v.ago(r.imported_at)),
     column("IMAGES", 1, |r, _| {
         let names: Vec<&str> = r.images.iter().map(|one| one.reference.as_str()).collect();
         dash(&names.join(" "))
@@ -1006,7 +1000,7 @@ pub(super) const JOBS: &[Column<OperationView>] = &[
         0 => "-".to_owned(),
         total => format!("{} %", r.done.saturating_mul(100) / total),
     }),
-    column("AGE", 2, |r, v| age(r.created_at, v.now)),
+    column("AGE", 2, |r, v| v.since(r.created_at)),
     column("TROUBLE", 4, |r, _| {
         maybe(r.refusal.as_ref().map(|refusal| &refusal.text))
     }),
@@ -1021,7 +1015,7 @@ pub(super) const USERS: &[Column<User>] = &[
         true => "suspended".to_owned(),
         false => "active".to_owned(),
     }),
-    column("SINCE", 3, |r, v| age(r.created_at, v.now)),
+    column("SINCE", 3, |r, v| v.since(r.created_at)),
     column("SECOND FACTOR", 9, |r, _| {
         if r.second_factor { "yes" } else { "no" }.to_owned()
     }),
@@ -1034,8 +1028,8 @@ pub(super) const USERS: &[Column<User>] = &[
 pub(super) const SIGN_INS: &[Column<SignInView>] = &[
     column("ADDRESS", 0, |r, _| r.source.clone()),
     column("BROWSER", 1, |r, _| dash(&r.browser)),
-    column("SINCE", 2, |r, v| age(r.created_at, v.now)),
-    column("LAST SEEN", 1, |r, v| age(r.used_at, v.now)),
+    column("SINCE", 2, |r, v| v.since(r.created_at)),
+    column("LAST SEEN", 1, |r, v| v.since(r.used_at)),
     column("ID", 0, |r, _| r.id.to_string()),
 ];
 
@@ -1049,9 +1043,7 @@ pub(super) const SECOND_FACTORS: &[Column<SecondFactorView>] = &[
 
 pub(super) const ROSTERS: &[Column<RosterView>] = &[
     column("ID", 0, |r, _| r.id.to_string()),
-    column("APPLIED", 0, |r, v| {
-        format!("{} ago", age(r.applied_at, v.now))
-    }),
+    column("APPLIED", 0, |r, v| v.ago(r.applied_at)),
     column("BY", 2, |r, _| r.actor.clone()),
     column("CREATED", 1, |r, _| r.creates.to_string()),
     column("JOINED", 1, |r, _| r.joins.to_string()),

@@ -208,6 +208,7 @@ mod tests {
                 id: UserId(uuid::Uuid::nil()),
                 name: UserName::parse("kim").expect("letters"),
             }),
+            container: None,
             mine: shown,
             state: SessionState::Running,
             paused: false,

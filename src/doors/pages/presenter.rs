@@ -1160,6 +1160,7 @@ mod tests {
                 id: None,
                 name: None,
                 owner: None,
+                container: None,
                 mine: false,
                 state: SessionState::Running,
                 paused: false,

@@ -198,6 +198,7 @@ async fn export(
         Ok(queue) => queue,
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
+    let since = t.table_in_utc(t.queue_waits_since());
     let heads = [
         t.queue_place(),
         t.sessions_name(),
@@ -206,7 +207,7 @@ async fn export(
         t.sessions_image(),
         t.queue_asked(),
         t.queue_why(),
-        t.queue_waits_since(),
+        since.as_str(),
     ]
     .map(str::to_owned);
     let rows: Vec<Vec<TableCell>> = queue

@@ -146,6 +146,8 @@ pub struct SessionDetailPage {
     pub timeline: Vec<TimelineStep>,
     pub why: Vec<CheckRow>,
     pub settings: Vec<(String, String)>,
+    /// What it starts after: the id, and what it is called where the reader may see it.
+    pub after: Vec<(String, Option<String>)>,
     /// Commands that open it from another computer, with their numbers.
     pub remote: Vec<(usize, String)>,
     /// One of them is of SSH, and the reader has no key for it yet.
@@ -573,6 +575,11 @@ async fn read_one(
             .collect(),
         kept: session.document_kept,
         settings: settings(t, &session, &read.folder_owners),
+        after: read
+            .after
+            .into_iter()
+            .map(|(id, name)| (id.to_string(), name))
+            .collect(),
         remote: match attachable {
             true => {
                 let own = session.owner.id == caller.subject.user;

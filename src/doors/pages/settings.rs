@@ -48,6 +48,8 @@ pub struct SettingGroup {
     pub title: &'static str,
     /// A form below it sends a test mail.
     pub tries_mail: bool,
+    /// What came of the trial, said at its form, where the reader is; empty for all other pages.
+    pub tried: String,
     pub rows: Vec<SettingRow>,
 }
 
@@ -225,6 +227,8 @@ pub struct SettingsQuery {
     changed: String,
     /// The key that was just changed.
     of: String,
+    /// The word of what was just done.
+    notice: String,
 }
 
 impl SettingsQuery {
@@ -285,7 +289,7 @@ pub async fn change(
     let asked = SettingsQuery {
         q: form.q,
         changed: form.changed,
-        of: String::new(),
+        ..SettingsQuery::default()
     };
     let done = match form.act.as_str() {
         "undo" => settings::undo(server, &caller, &key, Real).await,
@@ -369,6 +373,11 @@ pub fn page(
     let is_shown = GROUPS
         .iter()
         .any(|(_, keys)| keys.contains(&asked.of.as_str()));
+    // A trial leads to the whole page, where no filter leaves its group out.
+    let mut tried = match asked.notice.starts_with("mail-") && asked.q.is_empty() {
+        true => f.notice.take().unwrap_or_default(),
+        false => String::new(),
+    };
     let mut said = match is_shown {
         true => f.notice.take(),
         false => None,
@@ -396,6 +405,10 @@ pub fn page(
             id: format!("group-{name}"),
             title: group(t, name),
             tries_mail: *name == "mail",
+            tried: match *name {
+                "mail" => std::mem::take(&mut tried),
+                _ => String::new(),
+            },
             rows: keys.iter().filter_map(&mut row).collect(),
         })
         .filter(|group| !group.rows.is_empty())

@@ -366,6 +366,31 @@ mod tests {
     }
 
     #[test]
+    fn why_a_connection_failed_is_told_in_korean_with_the_raw_words_behind() {
+        let korean = Text::new(Language::Korean);
+        for failed in [
+            reasons::connection_name_unknown(),
+            reasons::connection_refused("os error 111"),
+            reasons::connection_timed_out(),
+            reasons::connection_unreachable("os error 101"),
+            reasons::connection_untrusted("UnknownIssuer"),
+            reasons::connection_unreadable("it is: none"),
+            reasons::connection_status(503),
+            reasons::connection_result(52),
+            reasons::connection_account_refused(49),
+            reasons::connection_mail_greeting("554 go away"),
+            reasons::connection_mail_refused("RCPT", "550 5.7.1: who are you"),
+        ] {
+            let told = stored(korean, &failed.text);
+            assert_eq!(told, reason(korean, &failed));
+            assert_ne!(told, failed.text);
+            if let Some((_, raw)) = failed.text.split_once(": ") {
+                assert!(told.ends_with(raw), "{told}");
+            }
+        }
+    }
+
+    #[test]
     fn a_warning_keeps_its_figures_in_korean() {
         let korean = Text::new(Language::Korean);
         for (code, english, figures) in [

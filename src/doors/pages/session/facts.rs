@@ -415,12 +415,6 @@ pub(super) fn settings(
             .iter()
             .map(|(name, value)| (t.settings_label(name), value.clone())),
     );
-    all.extend(
-        session
-            .depends_on
-            .iter()
-            .map(|id| (t.settings_after().to_owned(), id.to_string())),
-    );
     all
 }
 

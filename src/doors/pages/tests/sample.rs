@@ -888,7 +888,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
+pub(super) fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
     PageLayout {
         text: t,
         theme: Theme::System,
@@ -923,7 +923,7 @@ fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
     }
 }
 
-fn stranger(t: Text) -> PageLayout {
+pub(super) fn stranger(t: Text) -> PageLayout {
     PageLayout {
         user: None,
         administrator: false,
@@ -2437,6 +2437,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
             CheckRow::new(true, t.preview_check_cpu("fardel-01"), t.common_free("4.00")),
             CheckRow::new(true, t.preview_check_memory("fardel-01"), t.common_free("14 GiB")),
         ],
+        after: Vec::new(),
         settings: vec![
             (t.settings_command().into(), "python train.py --config ablate/patch14.yaml".into()),
             (t.settings_env("EPOCHS"), "3".into()),
@@ -2549,7 +2550,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
     }
 }
 
-fn images(t: Text) -> ImagesPage {
+pub(super) fn images(t: Text) -> ImagesPage {
     let columns = vec![
         TableColumn::new("name", t.images_name())
             .sorted_by("name")
@@ -3253,7 +3254,7 @@ pub(super) fn settings_page(t: Text) -> settings::SettingsPage {
     )
 }
 
-fn system(t: Text, tab: system::SystemTab, well: bool) -> SystemPage {
+pub(super) fn system(t: Text, tab: system::SystemTab, well: bool) -> SystemPage {
     const FOUND: &str = "The newest backup is of 2026-11-18T02:00:00Z; one is due every 24 hours.";
     let line = |id: &str, state: &str, fix: &str| {
         let check = Diagnostic {
