@@ -1075,6 +1075,7 @@ fn history_page(t: Text, empty: bool) -> history::HistoryPage {
             many_projects(t, "user:nobody").refused("user:nobody", waiting_sentence(t).into())
         }),
         simulated: true,
+        sees_all: !empty,
         view: match empty {
             true => history::HistoryView::default(),
             false => charted(t),
