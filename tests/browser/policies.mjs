@@ -247,7 +247,7 @@ test("pages of policies stand on a phone, in Korean and in the dark", async () =
   const context = await browser.newContext({ storageState: state, ...phone });
   const page = await context.newPage();
   house.command(
-    ...["allowance", "create", "--project", "default", "--gpu", "4", "--memory", "64g"],
+    ...["allowance", "create", "--project", "default", "--folder-bytes", "80g"],
     ...["--for", "3d", "--reason", "논문 마감"],
   );
   for (const path of ["/policies", "/policies/default", "/allowances"]) {

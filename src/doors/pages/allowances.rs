@@ -287,6 +287,7 @@ async fn create(
     match made {
         Ok(made) => responses::see_with(PATH, "allowance-added", &made.name),
         Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemWrite) => {
+            let refusal = at_field(refusal);
             let form = RefusedForm::new(visit.text, PATH, &refusal).otherwise_at("subject");
             let visit = visit.refusing(form);
             match read(&console, &visit, &caller, &headers, &[], &sent).await {
@@ -295,6 +296,16 @@ async fn create(
             }
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// The refusal at the field that it is about: the form has one limit, and its fields have other names than a body.
+fn at_field(refusal: Refusal) -> Refusal {
+    let is_of_limits = refusal.pointer.as_deref();
+    match is_of_limits.is_some_and(|place| place.starts_with("/limits")) {
+        true if refusal.code == rules::codes::ALLOWANCE_NO_LIMIT => refusal.at("/key"),
+        true => refusal.at("/value"),
+        false => refusal,
     }
 }
 
