@@ -204,12 +204,23 @@ test("a limit is raised for a while, said where limits are, and ended", async ()
   assert.deepEqual(await violations(page), []);
   // One click from the page of the user, who stands in the form.
   await page.goto(`${house.origin}/users/${PERSON.name}`);
-  await page.click("a[href^='/allowances']");
+  await page.click("a[href^='/allowances'][href$='key=folder_bytes']");
   assert.equal(await page.inputValue("#subject"), PERSON.name);
+  assert.equal(await page.inputValue("#key"), "folder_bytes");
+  assert.match(await page.locator("#key-help").innerText(), /^Now: .* of 50 GiB · built in$/);
+  assert.match(await page.locator("#value-help").innerText(), /^In MiB, GiB or TiB/);
+  assert.deepEqual(await violations(page), []);
   await page.fill("#value", "much");
   await page.fill("#time", "3d");
   await page.click("button:has-text('Raise limit')");
-  await page.locator(".field", { has: page.locator("#value") }).filter({ hasText: "such as 1.5" }).waitFor();
+  await page.locator(".field", { has: page.locator("#value") }).filter({ hasText: "such as 50 GiB" }).waitFor();
+  // Nothing limits their GPUs: there is nothing to raise.
+  assert.match(await page.locator("#key option[value=gpu]").innerText(), /: no limit$/);
+  await page.selectOption("#key", "gpu");
+  await page.fill("#value", "4");
+  await page.click("button:has-text('Raise limit')");
+  await page.locator("#key[aria-invalid=true]").waitFor();
+  await page.locator(".field", { hasText: "there is nothing to raise" }).waitFor();
   await page.selectOption("#key", "waiting");
   await page.fill("#value", "2000 sessions");
   await page.fill("#time", "3");

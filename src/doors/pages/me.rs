@@ -34,7 +34,7 @@ use super::layout::{Nav, PageLayout, Theme};
 use super::request_context::{RequestContext, taste, zones};
 use super::sign_ins::{self, SignInRow};
 use super::table::{self, Pager};
-use super::user::{self, HeldLimit};
+use super::user::{self, HeldLimit, LimitRow};
 use super::{PagesContext, layout, responses};
 use crate::doors::text::{Language, Text, codes};
 
@@ -72,7 +72,7 @@ pub struct MePage {
     /// The newest acts in the user's name: when, what, of what or why, from where.
     pub acts: Vec<OwnActRow>,
     /// What bounds the user in their first project: name, amount and rule.
-    pub limits: Vec<(&'static str, String)>,
+    pub limits: Vec<LimitRow>,
     /// Which notices they get by mail; None where the site sends none.
     pub mail: Option<OwnMail>,
 }
@@ -359,7 +359,7 @@ fn own_limits(
     visit: &RequestContext,
     limits: &[EffectiveLimitView],
     folders: Option<&StorageView>,
-) -> Vec<(&'static str, String)> {
+) -> Vec<LimitRow> {
     let by_policy = limits.iter().filter_map(|one| {
         let mut keys = LimitKey::ALL.into_iter();
         Some(HeldLimit {
@@ -373,12 +373,14 @@ fn own_limits(
     let mut held: Vec<HeldLimit> = by_policy.collect();
     let folders = folders.and_then(|taken| HeldLimit::of_folders(&held, taken.used, taken.limit));
     held.extend(folders);
-    let mut rows = user::listed(visit, &held);
+    let listed = user::listed(visit, &held).into_iter();
+    let mut rows: Vec<LimitRow> = listed.map(|(_, row)| row).collect();
     let budgets = limits.iter().filter(|one| one.key == GPU_HOURS);
-    rows.extend(budgets.filter_map(|one| {
+    let budgets = budgets.filter_map(|one| {
         let [used, amount] = [one.used, one.limit].map(GpuHours);
         Some(super::budgets::as_limit(visit, used, amount, one.until?))
-    }));
+    });
+    rows.extend(budgets.map(LimitRow::plain));
     rows
 }
 
