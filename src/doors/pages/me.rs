@@ -30,7 +30,7 @@ use super::authentication::{OptionalPageCaller, PageCaller};
 use super::components::{self, Alert, Choice};
 use super::dialog::{self, DialogForm, DialogPage};
 use super::form_faults::RefusedForm;
-use super::layout::{Nav, PageLayout, Theme};
+use super::layout::{AnnouncementBanner, Nav, PageLayout, Theme};
 use super::request_context::{RequestContext, taste, zones};
 use super::sign_ins::{self, SignInRow};
 use super::table::{self, Pager};
@@ -152,6 +152,28 @@ async fn show(
     .await
 }
 
+/// The banner of the overview for a user whose password an administrator chose. It goes when they close it or choose their
+/// own.
+pub(super) fn assigned_password(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    here: Nav,
+) -> Option<AnnouncementBanner> {
+    let at = match here {
+        Nav::Overview => users::assigned_password(&console.server, caller)?,
+        _ => return None,
+    };
+    let key = format!("password-{}", at.as_millis());
+    let is_closed = visit.closed.split('.').any(|one| one == key);
+    (!is_closed).then(|| AnnouncementBanner {
+        key,
+        is_warning: false,
+        seconds_left: None,
+        text: visit.text.me_password_assigned_there().to_owned(),
+    })
+}
+
 /// What the part of the tokens shows: what was typed as a name, and which page of them.
 #[derive(Default)]
 struct TokenPart {
@@ -219,7 +241,11 @@ async fn shown(
                 true => t.me_password_first(),
                 false => t.me_password_aged(),
             };
-            first.then(|| Alert::warning(why))
+            let assigned = || users::assigned_password(&console.server, caller).is_some();
+            match first {
+                true => Some(Alert::warning(why)),
+                false => assigned().then(|| Alert::warning(t.me_password_assigned())),
+            }
         }),
         who: format!("{} · {role}", caller.name),
         user: caller.name.to_string(),
@@ -515,7 +541,7 @@ async fn make_token(
     let ends = console.server.clock().now().plus_seconds(days * 86_400);
     match tokens::create(&console.server, &caller, &wanted.name, &scopes, Some(ends)).await {
         Ok((token, secret)) => {
-            let place = format!("/me?made={}", token.id);
+            let place = format!("/me?made={}#tokens", token.id);
             console
                 .made_secrets
                 .keep(caller.subject.user, token.id.0, secret);
