@@ -461,6 +461,7 @@ fn layout(
             .into_iter()
             .chain(banners.shown)
             .chain(budgets::banners(console, visit, caller))
+            .chain(me::assigned_password(console, visit, caller, here))
             .collect(),
         more_announcements: banners.more,
         here,

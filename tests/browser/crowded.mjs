@@ -113,7 +113,7 @@ async function makeThings(admin) {
   await admin("/resource-groups", { name: "crowd", title });
   await admin("/policies", { name: "crowd", limits: { sessions: 90, gpu: 12 } });
   await admin("/idle-rules", { name: "crowd", level: "site", below: { cpu: 0.01 } });
-  await admin("/allowances", { level: "project", subject: "learners", limits: { gpu: 24 }, until: day(9), reason: title });
+  await admin("/allowances", { level: "project", subject: "learners", limits: { folder_bytes: 2 ** 37 }, until: day(9), reason: title });
   return made;
 }
 

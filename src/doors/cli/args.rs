@@ -568,7 +568,7 @@ pub struct LaunchArguments {
     /// A command may run this long: 90s, 30m, 8h, 2d
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub timeout: Option<String>,
-    /// The session is stopped after this long
+    /// Time limit: the session is stopped after this long
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub max_runtime: Option<String>,
     /// Not before this time: 2026-11-21T18:00:00Z, or +30m from now
@@ -3030,7 +3030,7 @@ pub struct PresetFlags {
     /// One MIG partition of this profile instead of a share
     #[arg(long, value_name = "PROFILE", help_heading = "Resources")]
     pub mig: Option<String>,
-    /// Sessions are stopped after this long
+    /// Time limit: sessions are stopped after this long
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub max_runtime: Option<String>,
     /// Lower ones are shown first

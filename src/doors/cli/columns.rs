@@ -738,7 +738,7 @@ pub(super) const PRESETS: &[Column<PresetView>] = &[
     column("MEMORY", 0, |r, _| maybe(r.resources.memory.as_ref())),
     column("GPU", 0, |r, _| maybe(r.resources.gpu.as_ref())),
     column("MIG", 3, |r, _| maybe(r.resources.mig.as_ref())),
-    column("MAX RUNTIME", 2, |r, _| {
+    column("TIME LIMIT", 2, |r, _| {
         r.max_runtime_seconds.map_or_else(|| dash(""), span)
     }),
     column("DEFAULT", 1, |r, _| match r.default {
@@ -764,7 +764,7 @@ pub(super) const COURSES: &[Column<CourseView>] = &[
     column("TO", 0, |r, _| r.to.to_string()),
     column("IMAGE", 2, |r, _| dash(&r.image)),
     column("PRESET", 2, |r, _| dash(&r.preset)),
-    column("MAX RUNTIME", 2, |r, _| {
+    column("TIME LIMIT", 2, |r, _| {
         r.max_runtime_seconds.map_or_else(|| dash(""), span)
     }),
     column("TITLE", 3, |r, _| dash(&r.title)),

@@ -90,7 +90,7 @@ pub struct LaunchPage {
     /// Whether the reader may launch for members of a project.
     pub for_members: bool,
     pub name_hint: String,
-    /// What holds where the field of the maximum runtime stays empty, in the field and below it.
+    /// What holds where the field of the time limit stays empty, in the field and below it.
     pub runtime: UsualRuntime,
     pub preview: Preview,
     /// What is wrong with the fields as they are typed now.

@@ -337,6 +337,12 @@ fn cell(visit: &RequestContext, key: &str, policy: &PolicyView) -> TableCell {
                 Some(format!("{}: {value}", key_name(t, key)))
             });
             let mut said: Vec<String> = said.collect();
+            // What a launch gets that names none, for who looks here for it.
+            let is_of_site = policy.uses.iter().any(|one| one.level == PolicyLevel::Site);
+            if is_of_site && limits.runtime_seconds.is_none() {
+                let name = key_name(t, LimitKey::RuntimeSeconds);
+                said.push(format!("{name}: {}", t.common_unlimited()));
+            }
             let networks = &policy.egress.networks;
             if !networks.is_empty() {
                 said.push(format!("{}: {}", t.policies_networks(), networks.join(" ")));

@@ -1114,6 +1114,7 @@ mod tests {
             ("Its command ended with 0.", "i"),
             ("It was stopped by mina.", "i"),
             ("It was stopped.", "i"),
+            ("It reached its time limit.", "i"),
             ("It reached its maximum runtime.", "i"),
             ("Its command ended with 3.", "b"),
             ("It was killed at its memory limit of 64 MiB.", "b"),

@@ -441,9 +441,19 @@ fn past_failure(visit: &RequestContext, standing: &BackupStanding) -> Option<Ale
     let title = visit.text.backups_failed(visit.clock.date(failure.at));
     Some(
         Alert::bad(title)
-            .detail(codes::refusal(visit.text, &refusal))
+            .detail(told_fault(visit.text, &refusal))
             .code(failure.code.clone()),
     )
+}
+
+/// Why no backup can be made, as the page says it that has the fields of the passphrase.
+fn told_fault(t: Text, fault: &Refusal) -> String {
+    match fault.code.as_str() {
+        rules::codes::BACKUP_PASSPHRASE_UNREADABLE => {
+            t.backups_passphrase_unreadable(fault.text.as_str())
+        }
+        _ => codes::refusal(t, fault),
+    }
 }
 
 fn backups_of(visit: &RequestContext, standing: &BackupStanding, now: Timestamp) -> BackupOverview {
@@ -489,7 +499,7 @@ fn backups_of(visit: &RequestContext, standing: &BackupStanding, now: Timestamp)
             passphrase_fault: standing
                 .passphrase_fault
                 .as_ref()
-                .map_or_else(String::new, |fault| codes::refusal(t, fault)),
+                .map_or_else(String::new, |fault| told_fault(t, fault)),
             open: standing.directory.is_none()
                 || standing.passphrase_fault.is_some()
                 || visit.refused.is_some(),

@@ -131,7 +131,7 @@ pub fn stored(text: Text, english: &str) -> String {
         return english.to_owned();
     }
     let told = sources(english).into_iter().find_map(|entry| {
-        let found = captured(entry, english)?;
+        let found = captured(entry, present(english))?;
         let names = named(entry.en).map(str::to_owned);
         let values = names.zip(found).collect();
         // A sentence whose Korean names other values than its English has a shorter one.
@@ -148,8 +148,23 @@ pub fn stored_code(english: &str) -> &'static str {
     sources(english).first().map_or("", |entry| entry.code)
 }
 
+/// Sentences that rows of older releases keep, each with what is said in its place.
+const FORMER: [(&str, &str); 1] = [(
+    "It reached its maximum runtime.",
+    "It reached its time limit.",
+)];
+
+/// The sentence as it is said today.
+fn present(english: &str) -> &str {
+    let mut former = FORMER.into_iter();
+    former
+        .find(|(said, _)| *said == english)
+        .map_or(english, |(_, now)| now)
+}
+
 /// The entries that could have said a sentence. Of two that both could, the one that says more of it comes first.
 fn sources(english: &str) -> Vec<&'static Translation> {
+    let english = present(english);
     // Letters that are not a value's.
     let own = |entry: &Translation| -> usize {
         let named: usize = named(entry.en).map(|name| name.len() + 2).sum();

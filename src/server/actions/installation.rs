@@ -122,9 +122,13 @@ pub async fn done(server: &Server, caller: &Caller, step: Step) -> Result<(), Fa
     .await
 }
 
-/// The installation is over; what is left out stays left out.
+/// The installation is over; what is left out stays left out. Changes nothing where it was over before.
 pub async fn finish(server: &Server, caller: &Caller) -> Result<(), Failure> {
     allowed(caller, Permission::SystemWrite)?;
+    let known = installation::read(&server.settings().data);
+    if known.finished_at.is_some() {
+        return Ok(());
+    }
     change(server, |record, now| {
         record.finished_at.get_or_insert(now);
     })

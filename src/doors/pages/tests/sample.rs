@@ -1075,6 +1075,7 @@ fn history_page(t: Text, empty: bool) -> history::HistoryPage {
             many_projects(t, "user:nobody").refused("user:nobody", waiting_sentence(t).into())
         }),
         simulated: true,
+        sees_all: !empty,
         view: match empty {
             true => history::HistoryView::default(),
             false => charted(t),
@@ -2775,7 +2776,10 @@ fn me(t: Text) -> MePage {
         password_elsewhere: false,
         second_factor: true,
         sign_ins: signed_in(t),
-        limits: vec![(t.policies_gpu(), t.common_of_two("0.5", "2"))],
+        limits: vec![user::LimitRow::plain((
+            t.policies_gpu(),
+            t.common_of_two("0.5", "2"),
+        ))],
         mail: Some(OwnMail {
             address: Some("mina.park@lab.example".into()),
             kinds: vec![
@@ -3188,7 +3192,14 @@ fn user_page(t: Text) -> user::UserPage {
         may_change: true,
         password_href: "/users/0199f0a3-6c1e-7d40/password".into(),
         facts: vec![(t.users_role(), t.me_role_user().into())],
-        limits: vec![(t.users_limit_gpus(), t.gpu_no_limit().into())],
+        limits: vec![
+            user::LimitRow::plain((t.users_limit_gpus(), t.gpu_no_limit().into())),
+            user::LimitRow {
+                raise: "/allowances?subject=mina&key=sessions".into(),
+                ..user::LimitRow::plain((t.policies_sessions(), t.common_of_two("3", "8")))
+            },
+        ],
+        policy_href: "/policies/new?subject=user:mina".into(),
         live: vec![user::UserSessionRow {
             href: "/sessions/x".into(),
             name: "vit-ablation".into(),

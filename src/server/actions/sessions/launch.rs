@@ -9,7 +9,7 @@ use rules::app_launch::LaunchedApps;
 use rules::course::Course;
 use rules::egress::{self, NetworkMode, SessionEgress};
 use rules::environment::RecommendedOptions;
-use rules::folder::{FolderMount, RequestedMount};
+use rules::folder::{FolderMount, FolderOwner, RequestedMount};
 use rules::image::CatalogImage;
 use rules::names::{FolderId, ResourceGroupId, SessionId, SessionName, UserId};
 use rules::permissions::{Permission, Reach, Subject, may, own};
@@ -44,6 +44,7 @@ use crate::actions::budgets::{self, keep_within_budgets};
 use crate::actions::folders;
 use crate::actions::reservations::of_launch;
 use crate::actions::resource_groups::seen_ids;
+use crate::actions::storage::usual_limits;
 use crate::actions::system::refuse_unwell;
 use crate::actions::tenancy::{find_project, project_for_launch};
 use crate::actions::{IdempotencyKey, once, own_key};
@@ -483,7 +484,7 @@ pub(super) const MAX_WAITING: u32 = 1_000;
 pub(super) const MAX_WAITING_BYTES: u64 = 16 << 20;
 
 /// What each user may have waiting where the site's policy says nothing of it.
-const USUAL_LIMITS: PolicyLimits = PolicyLimits {
+pub(crate) const USUAL_LIMITS: PolicyLimits = PolicyLimits {
     waiting: Some(MAX_WAITING as u64),
     waiting_bytes: Some(MAX_WAITING_BYTES),
     ..PolicyLimits::NONE
@@ -593,12 +594,29 @@ pub(crate) fn limits_of_user(
     }
 }
 
-/// The limits that hold for sessions of these subjects, with what is in use. Costs one visit of each live session.
+/// What holds for the account of the user where no policy says it, raised by allowances.
+fn built_in_of_account(
+    view: &ReadTransaction<'_>,
+    subjects: &PolicySubjects,
+) -> Result<Vec<EffectiveLimit>, Failure> {
+    let attached = view.policies_of(subjects)?;
+    let Some(mut built_in) = usual_limits(&attached, FolderOwner::User(subjects.user)) else {
+        return Ok(Vec::new());
+    };
+    for allowance in view.allowances_of(subjects)? {
+        built_in.raise(&allowance);
+    }
+    Ok(quota::effective(&[built_in], &UsageByLevel::default()))
+}
+
+/// The limits that hold for sessions of these subjects and for the account of their user, with what is in use. Costs one
+/// visit of each live session.
 pub(crate) fn effective_limits(
     view: &ReadTransaction<'_>,
     subjects: &PolicySubjects,
 ) -> Result<Vec<EffectiveLimit>, Failure> {
     let mut limits = limits_of(view, subjects, CountedUse::All)?;
+    limits.extend(built_in_of_account(view, subjects)?);
     let of_folders = limits
         .iter_mut()
         .find(|limit| limit.key == LimitKey::FolderBytes);
