@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const README: &str = include_str!("README.md");
 /// So many times what was kept is allowed.
-const MOST: f64 = 1.2;
+const MAX_TIMES: f64 = 1.2;
 /// What is kept, where the figure of `site` has it, and whether it is time that passes: on a busy machine that says nothing of
 /// this program, where the time of a processor still does.
 const KEPT: [(&str, &str, bool); 4] = [
@@ -75,9 +75,9 @@ fn held_to(table: &str, machine: &BenchMachine, measured: &Value) -> Vec<Value> 
         let times = ratio(now, Some(kept))?;
         Some(json!({
             "what": format!("{what}, × what was kept on {date}"),
-            "target": format!("≤ {MOST}"),
+            "target": format!("≤ {MAX_TIMES}"),
             "measured": times,
-            "met": times <= MOST,
+            "met": times <= MAX_TIMES,
         }))
     });
     rows.collect()
@@ -102,7 +102,7 @@ fn rows_of(machine: &BenchMachine, date: &str, figure: &Value) -> Vec<String> {
         let value = figure.pointer(at)?.as_f64()?;
         let on = &machine.name;
         Some(format!(
-            "| {what} | {value} | (kept: later ones ≤ {MOST} ×) | {date} | {on} |"
+            "| {what} | {value} | (kept: later ones ≤ {MAX_TIMES} ×) | {date} | {on} |"
         ))
     });
     rows.collect()
