@@ -10,6 +10,7 @@ mod exchange;
 mod guest;
 mod imports;
 mod installed;
+mod kept;
 mod member;
 mod mounted;
 mod nginx;
@@ -377,6 +378,7 @@ fn targets(figures: &Map<String, Value>, boot: Option<&Value>) -> Value {
     for (what, target, word, at, is_met) in CARRIED {
         row(what, target, number(word, at), &is_met);
     }
+    rows.extend(figures.get("site").into_iter().flat_map(kept::held));
     Value::Array(rows)
 }
 

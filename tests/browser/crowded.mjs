@@ -20,7 +20,9 @@ const PAGES = [
   "/folders", "/nodes", "/system/checks", "/system/settings", "/system/backups", "/system/tls", "/system/support",
   "/system/branding", "/system/webhooks", "/users/USER/remove", "/projects/PROJECT/invitations", "/budgets/BUDGET",
   "/courses/COURSE", "/reservations/RESERVATION", "/groups/crowd", "/policies/crowd", "/presets/PRESET",
-  "/announcements/ANNOUNCEMENT", "/idle-rules/crowd",
+  "/announcements/ANNOUNCEMENT", "/idle-rules/crowd", "/sessions", "/gpus", "/images", "/environments", "/projects/new",
+  "/folders/FOLDER/files", "/folders/FOLDER/sharing", "/folders/FOLDER/owner", "/users/USER/suspend",
+  "/projects/PROJECT/state", "/budgets/BUDGET/remove", "/courses/COURSE/close", "/me/keys", "/me/ssh-keys", "/me/startup",
 ];
 /// Users of the course whose page is looked at, where there are so many.
 const LEARNERS = 100;
@@ -109,6 +111,7 @@ async function makeThings(admin) {
     }),
     PRESET: await id("/presets", { name: "crowd", title, resources: { cpu: 1 }, project: "learners" }),
     ANNOUNCEMENT: await id("/announcements", { text: `${title}. ${title}.` }),
+    FOLDER: await id("/folders", { name: "crowd" }),
   };
   await admin("/resource-groups", { name: "crowd", title });
   await admin("/policies", { name: "crowd", limits: { sessions: 90, gpu: 12 } });

@@ -15,6 +15,7 @@ mod edges;
 mod environments;
 pub(crate) mod fake_machine;
 mod folder_browsing;
+mod folder_copies;
 mod folder_files;
 mod folder_owners;
 mod folder_rights;
