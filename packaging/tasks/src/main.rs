@@ -68,7 +68,7 @@ usage: cargo ci quick | full | release | nightly [--tested [--linted]]
   vm        a Debian with systemd in a virtual machine; alone, it says how
   package   the stages of the package alone, on the release build
   twice     the release and its package built again from a clone elsewhere: the same bytes
-  environments  Python, R and C++ built of their recipes, twice each; needs a network
+  environments  Python, R and C++ built of their recipes, twice each, and a line run in a session of each; needs a network
   requests  generated requests alone, on the release build; FARDEL_REQUESTS_SECONDS and FARDEL_SEED say how long and
             from which seed
   apps      JupyterLab and five other apps as their makers ship them, installed, opened and used in a browser; on the
