@@ -37,7 +37,10 @@ done
 # What an administrator brings: an environment in a signed bundle, and settings that name the ports of apps
 # and the keys that are trusted.
 mkdir -p /mnt/stick /etc/fardel/conf.d
-mount -o ro -L stick /mnt/stick || fail "no stick"
+# By its place: what looks for labels knows no disk of User-Mode Linux.
+stick=/dev/ubdb
+[ -b "$stick" ] || stick=/dev/vdb
+mount -o ro "$stick" /mnt/stick || fail "no stick"
 cp /mnt/stick/lab.pub /etc/fardel/environment.keys
 chmod 644 /etc/fardel/environment.keys
 cat >/etc/fardel/conf.d/site.toml <<'END'

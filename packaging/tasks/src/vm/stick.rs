@@ -19,8 +19,6 @@ const FORM: [&str; 3] = [
     "src/store/images/environment.rs",
     "src/base/signing.rs",
 ];
-/// By which a guest mounts it.
-const LABEL: &str = "stick";
 /// What a file system keeps for itself beside its files.
 const SPARE_BYTES: u64 = 32 << 20;
 /// What a build takes in its folder: the tree, its layers and its wheels.
@@ -76,9 +74,7 @@ fn make(binary: &Path, image: &Path) -> Result<(), Failure> {
         .and_then(|file| file.set_len(bytes + bytes / 10 + SPARE_BYTES))
         .map_err(fault(&part))?;
     Program::named("mkfs.ext4")
-        .words("-q -F -m 0 -L")
-        .argument(LABEL)
-        .words("-d")
+        .words("-q -F -m 0 -d")
         .argument(&files)
         .argument(&part)
         .run()?;
