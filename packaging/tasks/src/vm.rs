@@ -25,6 +25,7 @@ mod qemu_processors;
 mod random;
 mod restore;
 mod root;
+mod stick;
 pub(crate) mod suite;
 mod trouble;
 mod upgrade;
@@ -62,7 +63,8 @@ usage: cargo ci vm root [--suite NAME]
   root      make the guest's root file system, or say where it is
   suite     the runtime's tests on cgroup v2; with --in qemu under Debian's own kernel
   upgrade   the package's whole life; a session lives through it until the removal
-  airgap    set up by a browser, upgraded under forty sessions; nothing tries to leave the machine
+  airgap    set up by a browser, an environment from a stick, upgraded under forty open notebooks; nothing tries
+            to leave the machine
   processors  shares, sets of processors and pressure under Debian's own kernel (in QEMU)
   restore   one guest is lost, another takes its place; 10,000 users and a million events
   trouble   full disk, broken settings, taken port, foreign state, NFS, wrong clock, under the real units
@@ -149,7 +151,10 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
             let root = Root::of(trial.suite)?;
             match trial.kind {
                 Kind::Upgrade => upgrade::run(&root, &Packages::two(&binary)?)?,
-                Kind::Airgap => airgap::run(&root, &Packages::two(&binary)?)?,
+                Kind::Airgap => {
+                    let stick = stick::ready(&binary)?;
+                    airgap::run(&root, &Packages::two(&binary)?, stick)?;
+                }
                 Kind::Processors => qemu_processors::run(&root, &Packages::one(&binary)?)?,
                 Kind::Restore => {
                     restore::run(&root, &Packages::one(&binary)?, &restore::PROMISED)?;
@@ -179,8 +184,15 @@ pub(crate) fn stages(gate: &mut Gate, binary: &Path) {
     let Some((root, packages)) = made else {
         return;
     };
+    let mut stick = None;
+    gate.stage("vm: stick", || {
+        stick = Some(stick::ready(binary)?);
+        Ok(())
+    });
     gate.stage("vm: upgrade", || upgrade::run(&root, &packages));
-    gate.stage("vm: air gap", || airgap::run(&root, &packages));
+    if let Some(stick) = stick {
+        gate.stage("vm: air gap", || airgap::run(&root, &packages, stick));
+    }
     let seed = u64::from(std::process::id());
     gate.stage("vm: power cut", || {
         power_cut::run(&root, &packages, 1, seed)
@@ -212,7 +224,8 @@ pub(crate) fn nightly(gate: &mut Gate) {
         None => vm_cluster::trial(&Root::ready()?),
     });
     gate.stage("vm: air gap in trixie", || {
-        airgap::run(&Root::of("trixie")?, &packages)
+        let stick = stick::ready(&program::built("release")?)?;
+        airgap::run(&Root::of("trixie")?, &packages, stick)
     });
     gate.stage("vm: restore, full size", || {
         restore::run(&Root::ready()?, &packages, &restore::PROMISED)
