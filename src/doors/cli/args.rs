@@ -864,6 +864,7 @@ pub struct CodeArguments {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CodeLanguageArgument {
     Python,
+    R,
     Shell,
 }
 
