@@ -360,6 +360,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_door_is_opened_once_and_closed_with_its_session() {
+        let container = |number: u128| ContainerName {
+            session: SessionId(uuid::Uuid::from_u128(number)),
+            incarnation: 1,
+            index: 0,
+        };
+        let (mut tasks, mut open, mut begun) = (JoinSet::new(), BTreeMap::new(), 0);
+        for numbers in [[1, 2], [1, 2], [2, 3]] {
+            let wanted: BTreeSet<ContainerName> = numbers.into_iter().map(container).collect();
+            keep_to(&wanted, &mut open, |_| {
+                begun += 1;
+                tasks.spawn(std::future::pending::<()>())
+            });
+            assert!(open.keys().eq(wanted.iter()));
+        }
+        assert_eq!(begun, 3);
+        let ended = tasks.join_next().await.expect("the first one was closed");
+        assert!(ended.is_err_and(|end| end.is_cancelled()));
+        assert_eq!(tasks.len(), 2);
+    }
+
+    #[tokio::test]
     async fn requests_of_one_session_take_turns() {
         let pace = RequestPace(Mutex::new(Instant::now()));
         let begin = Instant::now();
