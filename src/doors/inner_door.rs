@@ -293,7 +293,10 @@ async fn answer(
             })
         }
         InnerAct::Keep => json(&idle_rules::keep(server, &caller, &session).await?),
-        InnerAct::End => json(&sessions::stop(server, &caller, &session, false).await?),
+        InnerAct::End => {
+            sessions::stop(server, &caller, &session, false).await?;
+            json(&inner_door::look(server, &caller, own).await?)
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{Failure, Server};
 /// asks once in ten minutes misses some.
 const SAMPLED_MILLIS: i64 = 15 * 60 * 1_000;
 
-/// The session of a container, with its limits and the end that is known of it.
+/// The session of a container, with its limits and the end that is known of it. From inside it learns nothing of its machine.
 ///
 /// Errors: those of `sessions::get`.
 pub async fn look(
@@ -32,11 +32,16 @@ pub async fn look(
         let row = find(view, caller, Permission::SessionsRead, &id)?;
         let limit = row.spec.limit().map(|(seconds, _)| seconds);
         let ends_at = row.started_at().zip(limit);
+        let mut session = NameCache::new(view)?.show(&row)?;
+        session.node = None;
+        for device in &mut session.devices {
+            device.uuid.clear();
+        }
         Ok(InnerSessionView {
             container: container::role(own.index),
             ends_at: ends_at.map(|(started, seconds)| started.plus_seconds(seconds)),
             idle: idle_rules::state_of(view, &row)?,
-            session: NameCache::new(view)?.show(&row)?,
+            session,
         })
     })
 }

@@ -143,7 +143,8 @@ fn a_session_asks_about_itself_and_about_no_other() {
 
     // The end of its own is the last thing that it may do, and stands in the audit log as its own act.
     let (status, ending) = asks(&installation, "pair", "sub1", &["POST", "/session/end"]);
-    assert_eq!((status, &ending["id"]), (200, &json!(pair)), "{ending}");
+    let ended = &ending["session"]["id"];
+    assert_eq!((status, ended), (200, &json!(pair)), "{ending}");
     wait_until(TIMEOUT, || show(&installation, &pair)["state"] == "ended")
         .unwrap_or_else(|()| panic!("{}", show(&installation, &pair)));
     assert_eq!(show(&installation, &other)["state"], "running");

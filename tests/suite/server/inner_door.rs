@@ -157,6 +157,7 @@ async fn a_session_sees_itself_and_no_route_of_the_api() {
         assert_eq!(told["session"]["id"], container.session.to_string());
         assert_eq!(told["session"]["owner"]["name"], "ada");
         assert!(told["ends_at"].is_string(), "{told}");
+        assert!(told["session"]["node"].is_null(), "{told}");
     }
     let (status, samples) = rig.ask(train, "GET", "/session/metrics").await;
     assert_eq!((status, &samples["items"]), (200, &json!([])));
@@ -185,7 +186,12 @@ async fn a_session_sees_itself_and_no_route_of_the_api() {
     }
 
     let (status, ending) = rig.ask(train, "POST", "/session/end").await;
-    assert_eq!((status, &ending["state"]), (200, &json!("stopping")));
+    let state = ending["session"]["state"].as_str().unwrap_or_default();
+    // The machine of this test is quick.
+    assert!(
+        status == 200 && ["stopping", "ended"].contains(&state),
+        "{ending}"
+    );
     rig.waits(train, false).await;
     let (status, _) = rig.ask(other, "GET", "/session").await;
     assert_eq!(status, 200, "the other one goes on");
