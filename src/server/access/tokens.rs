@@ -161,7 +161,8 @@ pub(crate) fn end_with_maker(
     }
 }
 
-/// Whether the browser, the token, the key or the session of a caller, who proved themselves when the request began, still opens anything.
+/// Whether the browser, the token, the key or the session of a caller, who proved themselves when the request began, still
+/// opens anything.
 ///
 /// Errors: `sign-in.ended`, `token.revoked`, `user.suspended`.
 pub(crate) fn still_admitted(view: &ReadTransaction<'_>, caller: &Caller) -> Result<(), Failure> {
