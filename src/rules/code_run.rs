@@ -368,53 +368,62 @@ impl MarkedOutput {
         self.kept.len()
     }
 
-    /// The parts in these bytes and in those that waited. None where the words of the runner have no end: it is none. Costs
-    /// O(bytes).
+    /// The parts in these bytes and in those that waited. None where the words of the runner have no end: it is none, and what
+    /// waited is forgotten. Costs O(bytes).
     pub fn push(&mut self, bytes: &[u8]) -> Option<Vec<MarkedPart>> {
-        self.kept.extend_from_slice(bytes);
+        let mut all = std::mem::take(&mut self.kept);
+        all.extend_from_slice(bytes);
         let mut parts = Vec::new();
+        // How many bytes are told.
+        let mut told = 0;
         loop {
+            let rest = &all[told..];
             if self.in_words {
-                let found = self.kept[self.looked_at..].iter();
-                let found = found.copied().position(|byte| byte == 0x1e);
-                let Some(at) = found.map(|at| at + self.looked_at) else {
-                    self.looked_at = self.kept.len();
-                    return (self.kept.len() <= MAX_WORDS_BYTES).then_some(parts);
+                let unseen = &rest[self.looked_at..];
+                let Some(end) = unseen.iter().position(|byte| *byte == 0x1e) else {
+                    self.looked_at = rest.len();
+                    break;
                 };
-                let rest = self.kept.split_off(at + 1);
-                self.kept.truncate(at);
+                let words = &rest[..self.looked_at + end];
+                told += words.len() + 1;
                 parts.push(MarkedPart::Said(
-                    String::from_utf8_lossy(&self.kept).into_owned(),
+                    String::from_utf8_lossy(words).into_owned(),
                 ));
-                self.kept = rest;
+                self.looked_at = 0;
                 self.in_words = false;
                 continue;
             }
-            let found = self
-                .kept
-                .windows(self.wanted.len())
-                .position(|part| part == self.wanted);
-            let end = found.unwrap_or_else(|| self.kept.len() - self.begun());
-            let rest = self.kept.split_off(end);
-            let text = std::mem::replace(&mut self.kept, rest);
-            if !text.is_empty() {
-                parts.push(MarkedPart::Text(text));
+            let mut places = rest.windows(self.wanted.len());
+            let found = places.position(|part| part == self.wanted);
+            let end = found.unwrap_or_else(|| rest.len() - self.begun(rest));
+            if end > 0 {
+                parts.push(MarkedPart::Text(rest[..end].to_vec()));
             }
+            told += end;
             if found.is_none() {
-                return Some(parts);
+                break;
             }
-            self.kept.drain(..self.wanted.len());
-            self.looked_at = 0;
+            told += self.wanted.len();
             self.in_words = true;
         }
+        // The room of what was told is given back.
+        self.kept = match told {
+            0 => all,
+            _ => all.split_off(told),
+        };
+        if self.in_words && self.kept.len() > MAX_WORDS_BYTES {
+            (self.kept, self.looked_at) = (Vec::new(), 0);
+            return None;
+        }
+        Some(parts)
     }
 
-    /// How many bytes at the end may begin the mark.
-    fn begun(&self) -> usize {
-        let longest = self.kept.len().min(self.wanted.len() - 1);
+    /// How many bytes at the end of these may begin the mark.
+    fn begun(&self, bytes: &[u8]) -> usize {
+        let longest = bytes.len().min(self.wanted.len() - 1);
         (1..=longest)
             .rev()
-            .find(|length| self.kept.ends_with(&self.wanted[..*length]))
+            .find(|length| bytes.ends_with(&self.wanted[..*length]))
             .unwrap_or_default()
     }
 }
@@ -530,6 +539,11 @@ mod tests {
         let most = vec![b'a'; MAX_WORDS_BYTES - 1];
         assert_eq!(output.push(&most), Some(Vec::new()));
         assert_eq!(output.push(b"a"), None);
+        // Where it is read on all the same, it holds no more.
+        for _ in 0..5 {
+            let _ = output.push(&most);
+            assert!(output.kept_bytes() <= MAX_WORDS_BYTES);
+        }
     }
 
     #[test]

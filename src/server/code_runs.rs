@@ -333,7 +333,9 @@ async fn attend(
                     pace.heard(bytes.len()).await;
                 }
                 Some(TermOutput::Stderr(bytes)) => {
-                    interpreter.hear_errors(&bytes);
+                    if interpreter.hear_errors(&bytes).is_err() {
+                        break None;
+                    }
                     pace.heard(bytes.len()).await;
                 }
                 Some(TermOutput::Exit(code)) => break Some(code),
@@ -779,7 +781,8 @@ impl Interpreter {
         Ok(())
     }
 
-    fn hear_errors(&self, bytes: &[u8]) {
+    /// Takes standard error. Err as `hear`.
+    fn hear_errors(&self, bytes: &[u8]) -> Result<(), ()> {
         let mut reader = locked(&self.reader);
         match &mut *reader {
             OutputReader::Python { errors, .. } => {
@@ -792,7 +795,7 @@ impl Interpreter {
                 errors_done,
                 ..
             } => {
-                for part in errors.0.push(bytes).unwrap_or_default() {
+                for part in errors.0.push(bytes).ok_or(())? {
                     match part {
                         MarkedPart::Text(bytes) => {
                             let text = errors.1.push(&bytes);
@@ -803,6 +806,10 @@ impl Interpreter {
                 }
                 let end = if *errors_done { *code } else { None };
                 self.shown(ConsoleStream::Stderr, "", end);
+                // Here it says no more than that a run is over, so no long words are waited for.
+                if errors.0.kept_bytes() > ORDER_PIECE {
+                    return Err(());
+                }
             }
             OutputReader::Shell {
                 errors,
@@ -819,6 +826,7 @@ impl Interpreter {
         }
         drop(reader);
         self.changed.send_replace(());
+        Ok(())
     }
 
     fn shown(&self, stream: ConsoleStream, text: &str, end: Option<i32>) {
@@ -1029,13 +1037,16 @@ mod tests {
         assert_eq!(orders.recv().await, Some(line));
         r.hear(b"\x1em1E130\x1e").expect("heard");
         assert!(!r.is_idle());
-        r.hear_errors(b"late\x1em1E\x1e");
+        r.hear_errors(b"late\x1em1E\x1e").expect("heard");
         let answer = r.answer("r1").await.expect("known");
         let over = RunStanding::Finished { exit_code: 130 };
         assert_eq!((text(&answer).as_str(), answer.standing), ("late", over));
         // What is no message ends it.
         r.run("r2", "x", "m3").await.expect("begun");
         assert!(r.hear(b"\x1em3X\x1e").is_err());
+        // So do words among errors that have no end.
+        r.hear_errors(b"\x1em3").expect("a part");
+        assert!(r.hear_errors(&[b'a'; 2 * ORDER_PIECE]).is_err());
     }
 
     #[tokio::test]
@@ -1066,7 +1077,7 @@ mod tests {
         shell.run("r1", "echo hi", "m1").await.expect("begun");
         shell.hear(b"hi\n\x1em1:3\x1e").expect("heard");
         assert!(!shell.is_idle());
-        shell.hear_errors(b"late\x1em1\x1e");
+        shell.hear_errors(b"late\x1em1\x1e").expect("heard");
         let answer = shell.answer("r1").await.expect("known");
         assert_eq!(text(&answer), "hi\nlate");
         assert_eq!(answer.standing, RunStanding::Finished { exit_code: 3 });
@@ -1089,7 +1100,9 @@ mod tests {
             shell
                 .hear(format!("\u{1e}{mark}:{code}\u{1e}").as_bytes())
                 .expect("heard");
-            shell.hear_errors(format!("\u{1e}{mark}\u{1e}").as_bytes());
+            shell
+                .hear_errors(format!("\u{1e}{mark}\u{1e}").as_bytes())
+                .expect("heard");
         };
         shell.run_batch("r1", steps(), "m1").await.expect("begun");
         ends("m1", 0);
