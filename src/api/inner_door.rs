@@ -11,7 +11,7 @@ use crate::sessions::SessionView;
 pub struct InnerSessionView {
     /// Which of its containers asks: `main1`, `sub1` and so on.
     pub container: String,
-    /// As the API shows it to its owner, without its machine and the names of devices.
+    /// As the API shows it to its owner, without its machine, the names of devices, the reason of its state and its variables.
     pub session: SessionView,
     /// When its own time limit ends it; null where it has none.
     pub ends_at: Option<Timestamp>,

@@ -24,7 +24,7 @@ use rules::refusals;
 use serde::Serialize;
 use server::actions::{idle_rules, inner_door, sessions};
 use server::{Server, access, events, routes};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Mutex as FairMutex, Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -44,6 +44,9 @@ const MAX_HEAD_BYTES: usize = 16 << 10;
 const REST: Duration = Duration::from_secs(30);
 /// How long a connection may live, so that answers which no program reads hold no place for ever.
 const MAX_LIFE: Duration = Duration::from_secs(300);
+/// Rest after each connection to a container. Longer: a program that opens one for each request begins it later. Shorter: one
+/// that opens and drops them without end takes more of a processor that no limit of the session counts.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// Between two requests of one session, all of its containers together. Shorter: a loop in a session takes more of a
 /// processor that no limit of the session counts. Longer: programs with many workers wait.
 const PACE: Duration = Duration::from_millis(20);
@@ -69,19 +72,18 @@ struct OpenDoor {
     pace: Arc<RequestPace>,
 }
 
-/// When the next request of a session has its turn.
-struct RequestPace(Mutex<Instant>);
+/// When the next request of a session has its turn. They wait in one line; one that is given up leaves no gap in it.
+struct RequestPace(FairMutex<Instant>);
 
 impl RequestPace {
+    fn begin() -> Self {
+        Self(FairMutex::new(Instant::now()))
+    }
+
     async fn turn(&self) {
-        let at = {
-            // A moment is whole after every step.
-            let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let at = (*next).max(Instant::now());
-            *next = at + PACE;
-            at
-        };
-        sleep_until(at).await;
+        let mut next = self.0.lock().await;
+        sleep_until(*next).await;
+        *next = Instant::now() + PACE;
     }
 }
 
@@ -91,7 +93,7 @@ impl InnerDoors {
         let mut paces = self.paces.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that no door has any more are forgotten.
         paces.retain(|known, pace| *known == session || Arc::strong_count(pace) > 1);
-        let begun = || Arc::new(RequestPace(Mutex::new(Instant::now())));
+        let begun = || Arc::new(RequestPace::begin());
         Arc::clone(paces.entry(session).or_insert_with(begun))
     }
 }
@@ -177,6 +179,7 @@ async fn serve_container(all: Arc<InnerDoors>, container: ContainerName) {
     while let Some(stream) = incoming.recv().await {
         while connections.try_join_next().is_some() {}
         connections.spawn(connection(Arc::clone(&door), stream));
+        sleep(ACCEPT_PAUSE).await;
     }
 }
 
@@ -386,7 +389,7 @@ mod tests {
 
     #[tokio::test]
     async fn requests_of_one_session_take_turns() {
-        let pace = RequestPace(Mutex::new(Instant::now()));
+        let pace = RequestPace::begin();
         let begin = Instant::now();
         for _ in 0..10 {
             pace.turn().await;
@@ -399,5 +402,16 @@ mod tests {
             pace.turn().await;
         }
         assert!(begin.elapsed() >= PACE * 2, "{:?}", begin.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_given_up_keeps_no_turn() {
+        let pace = RequestPace::begin();
+        for _ in 0..200 {
+            let _ = timeout(Duration::ZERO, pace.turn()).await;
+        }
+        let begin = Instant::now();
+        pace.turn().await;
+        assert!(begin.elapsed() < PACE * 50, "{:?}", begin.elapsed());
     }
 }

@@ -19,7 +19,8 @@ use crate::{Failure, Server};
 /// asks once in ten minutes misses some.
 const SAMPLED_MILLIS: i64 = 15 * 60 * 1_000;
 
-/// The session of a container, with its limits and the end that is known of it. From inside it learns nothing of its machine.
+/// The session of a container, with its limits and the end that is known of it. From inside it learns nothing of its machine,
+/// and an app that fetches this for a visitor gives no variable away.
 ///
 /// Errors: those of `sessions::get`.
 pub async fn look(
@@ -34,6 +35,9 @@ pub async fn look(
         let ends_at = row.started_at().zip(limit);
         let mut session = NameCache::new(view)?.show(&row)?;
         session.node = None;
+        // Why it has its place says what its node had free.
+        session.reason = None;
+        session.env.clear();
         for device in &mut session.devices {
             device.uuid.clear();
         }

@@ -72,6 +72,10 @@ fn read(all: &[u8]) -> Said {
     (status.unwrap_or(0), body)
 }
 
+fn path(container: ContainerName) -> String {
+    format!("/api/v1/sessions/{}", container.session)
+}
+
 impl DoorRig {
     async fn open() -> Self {
         let (the_box, streams) = (TheBox::open().await, DoorStreams::default());
@@ -87,7 +91,7 @@ impl DoorRig {
 
     /// Launches a session, and gives its container once its door is open.
     async fn launch(&self, who: &As, name: &str) -> ContainerName {
-        let body = json!({"name": name, "max_runtime_seconds": 600});
+        let body = json!({"name": name, "max_runtime_seconds": 600, "env": {"KEY": "hidden"}});
         let session = self.the_box.launch(who, body).await;
         let id = session["id"].as_str().expect("an id");
         self.the_box.until(who, id, "running").await;
@@ -157,7 +161,15 @@ async fn a_session_sees_itself_and_no_route_of_the_api() {
         assert_eq!(told["session"]["id"], container.session.to_string());
         assert_eq!(told["session"]["owner"]["name"], "ada");
         assert!(told["ends_at"].is_string(), "{told}");
-        assert!(told["session"]["node"].is_null(), "{told}");
+        // Nothing of its machine, and no variable.
+        let shown = rig.the_box.get(&rig.the_box.admin, &path(container));
+        let shown = shown.await.json();
+        for field in ["node", "reason"] {
+            assert!(!shown[field].is_null(), "{field} {shown}");
+            assert!(told["session"][field].is_null(), "{field} {told}");
+        }
+        assert_eq!(shown["env"]["KEY"], "hidden");
+        assert_eq!(told["session"]["env"], json!({}));
     }
     let (status, samples) = rig.ask(train, "GET", "/session/metrics").await;
     assert_eq!((status, &samples["items"]), (200, &json!([])));
