@@ -50,6 +50,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// Between two requests of one session, all of its containers together. Shorter: a loop in a session takes more of a
 /// processor that no limit of the session counts. Longer: programs with many workers wait.
 const PACE: Duration = Duration::from_millis(20);
+/// Between two of them that act. Shorter: a loop in a session takes more turns of the catalog's writer, which all users share.
+/// Longer: a program that keeps its session right after another one waits.
+const ACT_PACE: Duration = Duration::from_secs(1);
 /// Rest between two looks at which sessions run. Longer: a session that has begun waits for its door. Shorter: rows are read
 /// more often while many change.
 const LOOK_PAUSE: Duration = Duration::from_millis(200);
@@ -61,7 +64,7 @@ struct InnerDoors {
     server: Server,
     streams: Arc<dyn Streams>,
     places: Semaphore,
-    paces: Mutex<BTreeMap<SessionId, Arc<RequestPace>>>,
+    paces: Mutex<BTreeMap<SessionId, Arc<SessionPace>>>,
 }
 
 /// One container's door.
@@ -69,32 +72,49 @@ struct OpenDoor {
     all: Arc<InnerDoors>,
     container: ContainerName,
     places: Semaphore,
-    pace: Arc<RequestPace>,
+    pace: Arc<SessionPace>,
 }
 
-/// When the next request of a session has its turn. They wait in one line; one that is given up leaves no gap in it.
-struct RequestPace(FairMutex<Instant>);
+/// When requests of a session have their turns.
+struct SessionPace {
+    requests: RequestPace,
+    /// Of these, those that act.
+    acts: RequestPace,
+}
+
+/// When the next request has its turn. They wait in one line; one that is given up leaves no gap in it.
+struct RequestPace {
+    next: FairMutex<Instant>,
+    pause: Duration,
+}
 
 impl RequestPace {
-    fn begin() -> Self {
-        Self(FairMutex::new(Instant::now()))
+    fn of(pause: Duration) -> Self {
+        Self {
+            next: FairMutex::new(Instant::now()),
+            pause,
+        }
     }
 
     async fn turn(&self) {
-        let mut next = self.0.lock().await;
+        let mut next = self.next.lock().await;
         sleep_until(*next).await;
-        *next = Instant::now() + PACE;
+        *next = Instant::now() + self.pause;
     }
 }
 
 impl InnerDoors {
     /// The pace of a session, one for all of its containers.
-    fn pace(&self, session: SessionId) -> Arc<RequestPace> {
+    fn pace(&self, session: SessionId) -> Arc<SessionPace> {
         let mut paces = self.paces.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that no door has any more are forgotten.
         paces.retain(|known, pace| *known == session || Arc::strong_count(pace) > 1);
-        let begun = || Arc::new(RequestPace::begin());
-        Arc::clone(paces.entry(session).or_insert_with(begun))
+        let begun = || SessionPace {
+            requests: RequestPace::of(PACE),
+            acts: RequestPace::of(ACT_PACE),
+        };
+        let pace = paces.entry(session);
+        Arc::clone(pace.or_insert_with(|| Arc::new(begun())))
     }
 }
 
@@ -221,7 +241,7 @@ async fn connection(door: Arc<OpenDoor>, stream: ByteStream) {
 }
 
 async fn respond(door: &OpenDoor, head: &Parts) -> Response {
-    door.pace.turn().await;
+    door.pace.requests.turn().await;
     let id = uuid::Uuid::now_v7().to_string();
     let language = head
         .headers
@@ -280,6 +300,9 @@ async fn answer(
             refusal,
             StatusCode::METHOD_NOT_ALLOWED,
         ));
+    }
+    if *method != Method::GET {
+        door.pace.acts.turn().await;
     }
     let (server, own) = (&door.all.server, door.container);
     let mut caller = access::by_inner_door(server, own).await?;
@@ -389,7 +412,7 @@ mod tests {
 
     #[tokio::test]
     async fn requests_of_one_session_take_turns() {
-        let pace = RequestPace::begin();
+        let pace = RequestPace::of(PACE);
         let begin = Instant::now();
         for _ in 0..10 {
             pace.turn().await;
@@ -406,7 +429,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_that_is_given_up_keeps_no_turn() {
-        let pace = RequestPace::begin();
+        let pace = RequestPace::of(PACE);
         for _ in 0..200 {
             let _ = timeout(Duration::ZERO, pace.turn()).await;
         }
