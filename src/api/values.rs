@@ -125,6 +125,7 @@ words! {
 words! {
     CodeLanguageShape as CodeLanguage of CodeLanguage {
         Python,
+        R,
         Shell,
     }
 }

@@ -187,6 +187,8 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
         leaving.clone(),
     );
     doors.push(tokio::spawn(neighbours));
+    let inner = doors::inner_door::serve(server.clone(), Arc::clone(&streams), leaving.clone());
+    doors.push(tokio::spawn(inner));
     if let Some((listener, key)) = ssh {
         let leaving = leaving.clone();
         let serving = doors::ssh::serve(listener, server.clone(), streams, key, leaving);

@@ -34,6 +34,7 @@ pub mod history;
 pub mod holidays;
 pub mod idle_rules;
 pub mod images;
+pub mod inner_door;
 pub mod installation;
 pub mod invitations;
 pub mod journal;

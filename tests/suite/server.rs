@@ -24,6 +24,7 @@ mod folder_snapshots;
 mod forgotten;
 mod gpus;
 mod hand_over;
+mod inner_door;
 mod journal_api;
 mod journeys;
 mod lan;

@@ -864,6 +864,7 @@ pub struct CodeArguments {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CodeLanguageArgument {
     Python,
+    R,
     Shell,
 }
 
@@ -1922,6 +1923,8 @@ pub enum PolicyCommand {
         egress: EgressFlags,
         #[command(flatten)]
         sudo: SudoFlags,
+        #[command(flatten)]
+        inner_door: InnerDoorFlags,
     },
     /// Change limits of a policy; the value none takes a limit out
     Set {
@@ -1933,6 +1936,8 @@ pub enum PolicyCommand {
         egress: EgressFlags,
         #[command(flatten)]
         sudo: SudoFlags,
+        #[command(flatten)]
+        inner_door: InnerDoorFlags,
     },
     /// Remove policies that are attached to nothing
     Rm {
@@ -2143,6 +2148,17 @@ pub struct SudoFlags {
     /// Let the policy no longer allow sudo
     #[arg(long, conflicts_with = "sudo")]
     pub no_sudo: bool,
+}
+
+/// Whether sessions under a policy have an inner door.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct InnerDoorFlags {
+    /// Close the inner doors of sessions, by which they ask the server about themselves
+    #[arg(long)]
+    pub no_inner_door: bool,
+    /// Let the policy no longer close inner doors
+    #[arg(long, conflicts_with = "no_inner_door")]
+    pub inner_door: bool,
 }
 
 /// What a policy is attached to; the site when nothing is named.

@@ -1124,6 +1124,10 @@ pub(super) const POLICIES: &[Column<PolicyView>] = &[
         true => "yes".to_owned(),
         false => "-".to_owned(),
     }),
+    column("INNER DOOR", 9, |r, _| match r.no_inner_door {
+        true => "closed".to_owned(),
+        false => "-".to_owned(),
+    }),
     column("ATTACHED TO", 1, |r, _| {
         let places = r.uses.iter();
         let places = places.map(|one| format!("{} {}", one.level.word(), one.name));

@@ -573,6 +573,7 @@ fn via(t: Text, word: &str) -> &'static str {
         "browser" => t.audit_via_browser(),
         "token" => t.audit_via_token(),
         "ssh-key" => t.audit_via_ssh_key(),
+        "session" => t.audit_via_session(),
         "socket" => t.audit_via_socket(),
         "server" => t.audit_via_server(),
         _ => t.audit_via_none(),

@@ -89,6 +89,8 @@ pub struct PolicyPage {
     pub groups: Vec<LimitGroup>,
     /// Launches under it may ask for sudo.
     pub sudo: bool,
+    /// Sessions under it have no inner door.
+    pub no_inner_door: bool,
     pub uses: Vec<UseRow>,
     pub levels: Vec<Choice>,
     pub subject: String,
@@ -397,6 +399,7 @@ async fn create(
         limits: LimitsBody::default(),
         egress: EgressBody::default(),
         sudo: false,
+        no_inner_door: false,
     };
     match policies::create(&console.server, &caller, asked).await {
         Ok(made) => {
@@ -528,6 +531,7 @@ async fn page(
         may_change: caller.subject.can(Permission::SystemWrite),
         name: policy.name.clone(),
         sudo: policy.sudo,
+        no_inner_door: policy.no_inner_door,
         groups: vec![
             group(LimitKind::Held, t.policies_held(), t.policies_held_lead()),
             group(LimitKind::Each, t.policies_each(), t.policies_each_lead()),
@@ -739,8 +743,9 @@ impl SentPolicy {
                 networks: self.words(NETWORKS),
                 targets: self.words(TARGETS),
             })),
-            // A browser sends the box only where it is ticked.
+            // A browser sends a box only where it is ticked.
             sudo: Some(!self.named("sudo").is_empty()),
+            no_inner_door: Some(!self.named("no_inner_door").is_empty()),
         })
     }
 

@@ -80,6 +80,7 @@ pub async fn create(
                 limits,
                 egress,
                 sudo: asked.sudo,
+                no_inner_door: asked.no_inner_door,
                 generation: 1,
             };
             rows.insert_policy(&policy)?;
@@ -144,6 +145,7 @@ struct PolicyChange {
     limits: Option<PolicyLimits>,
     egress: Option<Option<EgressPolicy>>,
     sudo: Option<bool>,
+    no_inner_door: Option<bool>,
     if_match: Option<u64>,
 }
 
@@ -156,6 +158,7 @@ impl PolicyChange {
             limits: limits.transpose()?,
             egress: egress.transpose()?,
             sudo: patch.sudo,
+            no_inner_door: patch.no_inner_door,
             if_match,
         })
     }
@@ -179,6 +182,7 @@ fn changed(
         limits: wanted.limits.unwrap_or(policy.limits),
         egress: wanted.egress.unwrap_or_else(|| policy.egress.clone()),
         sudo: wanted.sudo.unwrap_or(policy.sudo),
+        no_inner_door: wanted.no_inner_door.unwrap_or(policy.no_inner_door),
         ..policy.clone()
     };
     if changed == policy {
@@ -190,7 +194,8 @@ fn changed(
     }
     let is_renamed = changed.limits == policy.limits
         && changed.egress == policy.egress
-        && changed.sudo == policy.sudo;
+        && changed.sudo == policy.sudo
+        && changed.no_inner_door == policy.no_inner_door;
     let (before, after) = match is_renamed {
         true => (policy.name.clone(), changed.name.clone()),
         false => (told(&policy), told(&changed)),
@@ -421,7 +426,8 @@ fn told(policy: &PolicyRecord) -> String {
         .as_ref()
         .map(|egress| format!("network {}", egress.told()));
     let sudo = policy.sudo.then(|| "sudo".to_owned());
-    let said: Vec<String> = [Some(limits), network, sudo]
+    let door = policy.no_inner_door.then(|| "no inner door".to_owned());
+    let said: Vec<String> = [Some(limits), network, sudo, door]
         .into_iter()
         .flatten()
         .filter(|words| !words.is_empty())
@@ -454,6 +460,7 @@ fn show(view: &ReadTransaction<'_>, policy: PolicyRecord) -> Result<PolicyView, 
         limits: LimitsBody::from(policy.limits),
         egress: EgressBody::from(policy.egress.as_ref()),
         sudo: policy.sudo,
+        no_inner_door: policy.no_inner_door,
         generation: policy.generation,
     })
 }

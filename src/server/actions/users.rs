@@ -687,14 +687,14 @@ fn of_the_site(caller: &Caller) -> Result<(), Failure> {
 fn own_browser(caller: &Caller) -> Option<Uuid> {
     match caller.via {
         Via::Browser { session } => Some(session.0),
-        Via::Token { .. } | Via::SshKey { .. } | Via::LocalRoot => None,
+        Via::Token { .. } | Via::SshKey { .. } | Via::Session { .. } | Via::LocalRoot => None,
     }
 }
 
 fn own_token(caller: &Caller) -> Option<TokenId> {
     match caller.via {
         Via::Token { id } => Some(id),
-        Via::Browser { .. } | Via::SshKey { .. } | Via::LocalRoot => None,
+        Via::Browser { .. } | Via::SshKey { .. } | Via::Session { .. } | Via::LocalRoot => None,
     }
 }
 

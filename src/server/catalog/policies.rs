@@ -26,6 +26,8 @@ pub(crate) struct PolicyRecord {
     pub(crate) egress: Option<EgressPolicy>,
     /// It lets launches ask for sudo.
     pub(crate) sudo: bool,
+    /// Sessions under it have no inner door.
+    pub(crate) no_inner_door: bool,
     pub(crate) generation: u64,
 }
 
@@ -59,6 +61,7 @@ fn policy_row(row: &Row<'_>) -> rusqlite::Result<PolicyRecord> {
         limits: value::json(row, "limits")?,
         egress: value::json_or_none(row, "egress")?,
         sudo: row.get("sudo")?,
+        no_inner_door: row.get("no_inner_door")?,
         generation: value::unsigned(row, "generation")?,
     })
 }
@@ -198,6 +201,42 @@ impl ReadTransaction<'_> {
             )?)
     }
 
+    /// Whether a policy of these subjects closes the inner doors of their sessions. Costs a visit of each policy that does.
+    pub(crate) fn closes_inner_door(&self, subjects: &PolicySubjects) -> Result<bool, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select exists (
+                     select 1
+                     from policy_use
+                     join policy on policy.id = policy_use.policy
+                     where policy.no_inner_door
+                     and (
+                         policy_use.subject_kind = 'site'
+                         or (policy_use.subject_kind = 'domain' and policy_use.subject = ?1)
+                         or (policy_use.subject_kind in ('project', 'member') and policy_use.subject = ?2)
+                         or (policy_use.subject_kind = 'user' and policy_use.subject = ?3)
+                     )
+                 )",
+            )?
+            .query_row(
+                [
+                    subjects.domain.0.as_bytes(),
+                    subjects.project.0.as_bytes(),
+                    subjects.user.0.as_bytes(),
+                ],
+                |row| row.get(0),
+            )?)
+    }
+
+    /// Whether any policy closes inner doors. Costs a visit of each policy.
+    pub(crate) fn has_closed_inner_doors(&self) -> Result<bool, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select exists (select 1 from policy where no_inner_door)")?
+            .query_row([], |row| row.get(0))?)
+    }
+
     /// Whether any policy says something of networks. Costs a visit of each policy.
     pub(crate) fn has_egress_policies(&self) -> Result<bool, Failure> {
         Ok(self
@@ -286,7 +325,7 @@ impl ReadTransaction<'_> {
     /// All policies, by name.
     pub(crate) fn policies(&self) -> Result<Vec<PolicyRecord>, Failure> {
         let mut statement = self.connection.prepare_cached(
-            "select id, name, limits, egress, sudo, generation from policy order by name",
+            "select id, name, limits, egress, sudo, no_inner_door, generation from policy order by name",
         )?;
         let rows = statement.query_map([], policy_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -298,7 +337,7 @@ impl ReadTransaction<'_> {
         Ok(self
             .connection
             .prepare_cached(
-                "select id, name, limits, egress, sudo, generation
+                "select id, name, limits, egress, sudo, no_inner_door, generation
                  from policy
                  where id = ?1 or (?1 is null and name = ?2)",
             )?
@@ -424,8 +463,8 @@ impl Rows<'_> {
         self.refuse_taken_name(policy)?;
         self.connection
             .prepare_cached(
-                "insert into policy (id, name, limits, egress, sudo, generation)
-                 values (?1, ?2, ?3, ?4, ?5, ?6)",
+                "insert into policy (id, name, limits, egress, sudo, no_inner_door, generation)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
             .execute((
                 policy.id.0.as_bytes(),
@@ -433,6 +472,7 @@ impl Rows<'_> {
                 value::text(&policy.limits),
                 policy.egress.as_ref().map(value::text),
                 policy.sudo,
+                policy.no_inner_door,
                 value::signed(policy.generation),
             ))?;
         Ok(())
@@ -444,7 +484,8 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "update policy
-                 set name = ?2, limits = ?3, egress = ?4, sudo = ?5, generation = generation + 1
+                 set name = ?2, limits = ?3, egress = ?4, sudo = ?5, no_inner_door = ?6,
+                     generation = generation + 1
                  where id = ?1",
             )?
             .execute((
@@ -453,6 +494,7 @@ impl Rows<'_> {
                 value::text(&policy.limits),
                 policy.egress.as_ref().map(value::text),
                 policy.sudo,
+                policy.no_inner_door,
             ))?;
         Ok(())
     }

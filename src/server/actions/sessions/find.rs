@@ -9,7 +9,7 @@ use rules::start_up::StartUpChoice;
 use uuid::Uuid;
 
 use crate::Failure;
-use crate::access::Caller;
+use crate::access::{Caller, Via};
 use crate::actions::allowed;
 use crate::catalog::ReadTransaction;
 
@@ -31,6 +31,12 @@ pub(in crate::actions) fn find(
         Err(_) => named(view, caller, text)?,
     };
     let session = found.ok_or_else(missing)?;
+    // For a session there is no other one.
+    if let Via::Session { id } = caller.via
+        && session.id != id
+    {
+        return Err(missing().into());
+    }
     may(&caller.subject, verb, &session.scope()).map_err(|refusal| match refusal.kind {
         rules::refusal::RefusalKind::NotFound => missing(),
         _ => refusal,

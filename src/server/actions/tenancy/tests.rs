@@ -452,6 +452,7 @@ async fn a_lead_launches_for_members_with_their_rights_and_limits_and_nobody_els
             },
             egress: Default::default(),
             sudo: false,
+            no_inner_door: false,
         },
     )
     .await

@@ -102,7 +102,7 @@ fn sign_in(row: BrowserRow, caller: &Caller) -> SignInView {
     SignInView {
         current: match caller.via {
             Via::Browser { session } => session.0 == row.id,
-            Via::Token { .. } | Via::SshKey { .. } | Via::LocalRoot => false,
+            Via::Token { .. } | Via::SshKey { .. } | Via::Session { .. } | Via::LocalRoot => false,
         },
         id: row.id,
         created_at: row.created_at,
