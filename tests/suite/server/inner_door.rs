@@ -162,8 +162,8 @@ async fn a_session_sees_itself_and_no_route_of_the_api() {
         assert_eq!(told["session"]["owner"]["name"], "ada");
         assert!(told["ends_at"].is_string(), "{told}");
         // Nothing of its machine, and no variable.
-        let shown = rig.the_box.get(&rig.the_box.admin, &path(container));
-        let shown = shown.await.json();
+        let path = path(container);
+        let shown = rig.the_box.get(&rig.the_box.admin, &path).await.json();
         for field in ["node", "reason"] {
             assert!(!shown[field].is_null(), "{field} {shown}");
             assert!(told["session"][field].is_null(), "{field} {told}");
