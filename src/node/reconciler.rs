@@ -562,6 +562,7 @@ impl Reconciler {
             at: mount.at.clone(),
             read_only: mount.read_only,
             on_volume: false,
+            by_itself: mount.by_itself,
         })
     }
 
@@ -612,6 +613,7 @@ impl Reconciler {
             at: mount.at.clone(),
             read_only: mount.read_only,
             on_volume: true,
+            by_itself: mount.by_itself,
         })
     }
 

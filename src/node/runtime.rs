@@ -71,6 +71,7 @@ mod loader;
 mod logs;
 mod mounts;
 mod order;
+mod own_folders;
 mod proc_files;
 mod process_limits;
 mod processes;

@@ -100,6 +100,9 @@ pub struct MountSpec {
     /// Absolute path inside.
     pub at: String,
     pub read_only: bool,
+    /// It is the home of the session's owner, or below it: the home of the container's user stands for `/home/work`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_itself: bool,
 }
 
 /// A network that joins the containers of one session, which are on one node. Each has the address and the name that its

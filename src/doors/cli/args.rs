@@ -562,6 +562,9 @@ pub struct LaunchArguments {
     /// Start without your dotfiles, your start-up script and your variables
     #[arg(long)]
     pub without_startup: bool,
+    /// Start without your home folder and your folders whose names begin with a dot
+    #[arg(long)]
+    pub no_home: bool,
     /// Let `fardel exec --user root` be root inside, where a policy allows it and the session's user is another one
     #[arg(long)]
     pub sudo: bool,

@@ -126,7 +126,7 @@ pub struct RootOrder {
 }
 
 /// A directory of the host at a place inside.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountOrder {
     pub from: PathBuf,
     /// What of it, without a leading slash; empty: all of it.
@@ -137,6 +137,9 @@ pub struct MountOrder {
     /// It lies on a file system that may not answer: only the session that mounts it looks there.
     #[serde(default)]
     pub on_volume: bool,
+    /// It is the home of the session's owner, or in it: the home of the container's user stands for `/home/work`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_itself: bool,
 }
 
 /// A private network of the containers of one session, by the name that its node knows.

@@ -199,19 +199,23 @@ impl RootStage {
         mount: &MountOrder,
         ids: BorrowedFd<'_>,
     ) -> Result<PathBuf> {
-        let from = &mount.from;
-        let opened = open_mounted(from, &mount.subpath).map_err(at("open", from))?;
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE
-            | OpenTreeFlags::OPEN_TREE_CLOEXEC
-            | OpenTreeFlags::AT_EMPTY_PATH;
-        let tree = open_tree(&opened, "", flags)
-            .map_err(io::Error::from)
-            .map_err(at("open", from))?;
-        map_ids(tree.as_fd(), ids, mount.read_only).map_err(|source| GroundError::NoIdMap {
-            path: from.clone(),
-            source,
-        })?;
+        let tree = mounted_tree(mount, ids)?;
         self.put(name, tree.as_fd())
+    }
+
+    /// Shows the same on a directory of the stage that is open.
+    pub(super) fn cover(
+        &self,
+        mount: &MountOrder,
+        ids: BorrowedFd<'_>,
+        place: BorrowedFd<'_>,
+    ) -> Result<()> {
+        let tree = mounted_tree(mount, ids)?;
+        let flags =
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        move_mount(tree.as_fd(), "", place, "", flags)
+            .map_err(io::Error::from)
+            .map_err(at("mount on", Path::new(&mount.at)))
     }
 
     /// Whether a path of the finished root leads through a link: what is mounted there would cover another place than its
@@ -381,6 +385,23 @@ impl RootStage {
         .map_err(at("bind", from))?;
         Ok(place)
     }
+}
+
+/// What a mount of an order names, with the session's ids, mounted nowhere yet.
+fn mounted_tree(mount: &MountOrder, ids: BorrowedFd<'_>) -> Result<OwnedFd> {
+    let from = &mount.from;
+    let opened = open_mounted(from, &mount.subpath).map_err(at("open", from))?;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    let tree = open_tree(&opened, "", flags)
+        .map_err(io::Error::from)
+        .map_err(at("open", from))?;
+    map_ids(tree.as_fd(), ids, mount.read_only).map_err(|source| GroundError::NoIdMap {
+        path: from.clone(),
+        source,
+    })?;
+    Ok(tree)
 }
 
 fn open_root(root: &Path) -> Result<OwnedFd> {

@@ -12,9 +12,12 @@ use crate::refusals;
 
 /// Characters of a folder's name. Higher: a path inside is long. Lower: names of data sets do not fit.
 pub const MAX_FOLDER_NAME: usize = 64;
-/// Folders that one session mounts. Higher: rows of sessions grow, which every pass reads. Lower: a session that works on
+/// Folders that a launch mounts. Higher: rows of sessions grow, which every pass reads. Lower: a session that works on
 /// several data sets has too few.
 pub const MAX_MOUNTS: usize = 8;
+/// Folders whose names begin with a dot that a session mounts by itself, the first by name. Higher: each start of a user's
+/// sessions takes longer. Lower: a user with a place for each of several tools finds some missing.
+pub const MAX_DOT_FOLDERS: usize = 8;
 /// Bytes of a path inside a session, or below a folder. Higher: as `MAX_MOUNTS`. Lower: nested trees cannot be named.
 pub const MAX_MOUNT_PATH: usize = 255;
 /// What every user's home folder is called.
@@ -30,8 +33,8 @@ const KEPT_DIRECTORIES: [&str; 14] = [
     "sys", "usr",
 ];
 
-/// What a folder is called: 1 to 64 characters, no `/`, no `:`, none hidden, no dot at its begin and no blank at its
-/// ends.
+/// What a folder is called: 1 to 64 characters, no `/`, no `:`, none hidden and no blank at its ends. One with a dot at its
+/// begin is mounted by itself, in the home of each session of its owner.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct FolderName(String);
@@ -40,7 +43,7 @@ impl FolderName {
     /// Errors: `folder.name-invalid`.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         let good = (1..=MAX_FOLDER_NAME).contains(&text.chars().count())
-            && !text.starts_with('.')
+            && !matches!(text, "." | "..")
             && text.trim() == text
             && !text.chars().any(|c| hidden(c) || matches!(c, '/' | ':'));
         match good {
@@ -52,6 +55,11 @@ impl FolderName {
     /// What every user's home folder is called.
     pub fn home() -> Self {
         Self(HOME.to_owned())
+    }
+
+    /// Whether its owner's sessions mount it by themselves.
+    pub fn begins_with_dot(&self) -> bool {
+        self.0.starts_with('.')
     }
 
     pub fn as_str(&self) -> &str {
@@ -144,6 +152,7 @@ impl RequestedMount {
             at,
             read_only: self.read_only,
             over_limit: false,
+            by_itself: false,
         })
     }
 }
@@ -197,9 +206,35 @@ pub struct FolderMount {
     /// Read-only at this start, since what counts on the folder's limit took more than that: on a machine that holds no limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub over_limit: bool,
+    /// No launch asked for it: the home of the session's owner, or one of the dot-folders below it. Its place is below
+    /// `/home/work`; the node takes the home of the container's own user instead.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_itself: bool,
 }
 
 impl FolderMount {
+    /// The home of a session's owner.
+    pub fn of_home(folder: FolderId) -> Self {
+        Self::own(folder, FolderName::home(), HOME_TARGET.to_owned())
+    }
+
+    /// A folder of the owner's whose name begins with a dot, at that name in the home.
+    pub fn of_dot_folder(folder: FolderId, name: &FolderName) -> Self {
+        Self::own(folder, name.clone(), format!("{HOME_TARGET}/{name}"))
+    }
+
+    fn own(folder: FolderId, name: FolderName, at: String) -> Self {
+        Self {
+            folder,
+            name,
+            subpath: String::new(),
+            at,
+            read_only: false,
+            over_limit: false,
+            by_itself: true,
+        }
+    }
+
     /// Whether the session only reads it.
     pub fn is_read_only(&self) -> bool {
         self.read_only || self.over_limit
@@ -245,6 +280,43 @@ pub fn mount_plan(mut mounts: Vec<FolderMount>) -> Result<Vec<FolderMount>, Refu
     Ok(mounts)
 }
 
+/// The mounts by place, with those of `own` beside what a launch asked for. One of `own` gives way to a mount that the launch
+/// has at its place, above it or below it, and to one of the same folder. Dot-folders lie below the home: the node makes their
+/// places there, and follows no link on the way.
+pub fn with_own(asked: Vec<FolderMount>, own: Vec<FolderMount>) -> Vec<FolderMount> {
+    let mut all = asked;
+    let number = all.len();
+    for mount in own {
+        let asked = &all[..number];
+        let gives_way = |other: &FolderMount| {
+            other.folder == mount.folder
+                || is_at_or_below(&other.at, &mount.at)
+                || is_at_or_below(&mount.at, &other.at)
+        };
+        if !asked.iter().any(gives_way) {
+            all.push(mount);
+        }
+    }
+    all.sort_by(|a, b| a.at.cmp(&b.at));
+    all
+}
+
+/// Whether one absolute path is another one, or lies below it.
+pub fn is_at_or_below(path: &str, above: &str) -> bool {
+    let rest = path.strip_prefix(above.trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Where the home of a session's owner is mounted: at that of the container's user, and at `/home/work` where that user has
+/// none, or one that no folder covers.
+pub fn home_of(user_home: &str) -> &str {
+    let home = user_home.trim_end_matches('/');
+    match check_target(home) {
+        Ok(()) => home,
+        Err(_) => HOME_TARGET,
+    }
+}
+
 /// Refuses a place inside that is no plain absolute path, or that the system needs.
 fn check_target(at: &str) -> Result<(), Refusal> {
     let inside = at.strip_prefix('/').filter(|path| is_plain_path(path));
@@ -277,15 +349,24 @@ mod tests {
 
     #[test]
     fn what_is_no_name_of_a_folder_is_refused() {
-        for good in ["data", "ImageNet 2012", "자료", "a.b", &"x".repeat(64)] {
-            assert_eq!(FolderName::parse(good).expect(good).as_str(), good);
+        for good in [
+            "data",
+            "ImageNet 2012",
+            "자료",
+            "a.b",
+            ".local",
+            "...",
+            &"x".repeat(64),
+        ] {
+            let name = FolderName::parse(good).expect(good);
+            assert_eq!(name.as_str(), good);
+            assert_eq!(name.begins_with_dot(), good.starts_with('.'));
         }
         let long = "x".repeat(65);
         for bad in [
             "",
             ".",
             "..",
-            ".local",
             "a/b",
             "a:b",
             "a\nb",
@@ -352,6 +433,59 @@ mod tests {
             let refusal = asked.of(ID, &FolderName::home()).expect_err(bad);
             assert_eq!(refusal.code, "mount.subpath", "{bad:?}");
         }
+    }
+
+    #[test]
+    fn the_home_and_dot_folders_give_way_to_what_a_launch_asks_for() {
+        let dotted = FolderName::parse(".local").expect("a name");
+        let id = |number| FolderId(Uuid::from_u128(number));
+        let own = || {
+            vec![
+                FolderMount::of_dot_folder(id(2), &dotted),
+                FolderMount::of_home(id(1)),
+            ]
+        };
+        let places = |asked: &[&str]| {
+            let asked = asked.iter().map(|text| mount(text).expect(text)).collect();
+            let all = with_own(asked, own()).into_iter();
+            all.map(|mount| (mount.at, mount.by_itself))
+                .collect::<Vec<_>>()
+        };
+        let told = |at: &str, by_itself| (at.to_owned(), by_itself);
+        let (home, local) = (told("/home/work", true), told("/home/work/.local", true));
+        assert_eq!(places(&[]), [home.clone(), local.clone()]);
+        assert_eq!(
+            places(&["data:/folders/data"]),
+            [told("/folders/data", false), home, local.clone()]
+        );
+        // Beside the dot-folder, and below the home.
+        let below = told("/home/work/data", false);
+        assert_eq!(places(&["data:/home/work/data"]), [local, below]);
+        assert_eq!(places(&["data:/home"]), [told("/home", false)]);
+        let again = vec![FolderMount::of_home(ID)];
+        let asked = vec![mount("home:/elsewhere").expect("a mount")];
+        assert_eq!(
+            with_own(asked, again).len(),
+            1,
+            "the same folder stands once"
+        );
+    }
+
+    #[test]
+    fn a_home_is_where_the_user_of_the_container_has_it() {
+        for (user, home) in [
+            ("/root", "/root"),
+            ("/home/jovyan/", "/home/jovyan"),
+            ("/", "/home/work"),
+            ("", "/home/work"),
+            ("/etc/x", "/home/work"),
+            ("/a/../etc", "/home/work"),
+            ("home", "/home/work"),
+        ] {
+            assert_eq!(home_of(user), home, "{user}");
+        }
+        assert!(is_at_or_below("/a/b", "/a") && is_at_or_below("/a", "/a/"));
+        assert!(!is_at_or_below("/ab", "/a") && !is_at_or_below("/a", "/a/b"));
     }
 
     #[test]

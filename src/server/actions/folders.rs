@@ -42,6 +42,7 @@ pub mod adoption;
 pub mod browsing;
 pub mod copies;
 pub mod files;
+pub(in crate::actions) mod homes;
 pub mod limits;
 pub mod notebook;
 pub mod selection;
@@ -354,14 +355,15 @@ pub(super) fn refuse_unmounted(
     Ok(())
 }
 
-/// The home folder of a launch that mounts `home`, with its directory, where its owner has none yet. The launch writes its
-/// row.
+/// The home folder of a launch that mounts `home`, or has it by itself, with its directory, where its owner has none yet. The
+/// launch writes its row. None, too, where none can be made and the launch did not ask for it.
 pub(super) async fn first_home(
     server: &Server,
     subject: &Subject,
     asked: &[RequestedMount],
+    by_itself: bool,
 ) -> Result<Option<Folder>, Failure> {
-    if !asked.iter().any(|mount| mount.folder.trim() == HOME) {
+    if !homes::are_needed(asked, by_itself) {
         return Ok(None);
     }
     let owner = subject.user;
@@ -374,8 +376,17 @@ pub(super) async fn first_home(
         return Ok(None);
     }
     let home = drafted(server, subject, FolderName::home(), FolderKind::Home);
-    make_directory(server, &home).await?;
-    Ok(Some(home))
+    let is_asked = asked.iter().any(|mount| mount.folder.trim() == HOME);
+    match make_directory(server, &home).await {
+        Ok(()) => Ok(Some(home)),
+        Err(failure) if is_asked => Err(failure),
+        Err(failure) => {
+            let error = base::observe::chain(&failure);
+            tracing::warn!(user = %owner, %error, "no home folder could be made");
+            discard(server, home.id);
+            Ok(None)
+        }
+    }
 }
 
 /// Has a session that begins mount read-only what is over its limit, on a machine that holds no limit. Costs a visit of each
@@ -532,7 +543,8 @@ pub(super) fn forget_unused(server: &Server, made: Option<FolderId>) {
 }
 
 /// Refuses to start a session again whose folders are not all ready, and its owner's or shared with them. Those that are
-/// shared read-only by now it mounts read-only from now on, and those over their limit for this start.
+/// shared read-only by now it mounts read-only from now on, and those over their limit for this start. What it has by itself
+/// it starts without where that is gone.
 ///
 /// Errors: `folder.in-trash`, `folder.transferring`, `folder.not-found`.
 pub(super) fn refuse_gone(
@@ -540,6 +552,7 @@ pub(super) fn refuse_gone(
     session: &mut Session,
     enforcement: StorageEnforcement,
 ) -> Result<(), Failure> {
+    homes::drop_gone(rows, session)?;
     for mount in &mut session.mounts {
         let found = rows.folder(mount.folder)?.map(|found| found.folder);
         let folder = found.ok_or_else(refusals::folder_not_found)?;

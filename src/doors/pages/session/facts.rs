@@ -383,10 +383,13 @@ pub(super) fn settings(t: Text, session: &SessionView) -> Vec<(String, String)> 
     }
     let mounts = session.mounts.iter();
     all.extend(mounts.map(|mount| {
-        let told = match mount.over_limit {
-            true => format!("{mount} · {}", t.settings_mount_held()),
-            false => mount.to_string(),
-        };
+        let mut told = mount.to_string();
+        if mount.by_itself {
+            told = format!("{told} · {}", t.settings_mount_by_itself());
+        }
+        if mount.over_limit {
+            told = format!("{told} · {}", t.settings_mount_held());
+        }
         (t.settings_mount().to_owned(), told)
     }));
     if !session.targets.is_empty() {
