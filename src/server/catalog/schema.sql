@@ -670,6 +670,8 @@ CREATE TABLE membership (
     primary key (user, project)
 ) strict, without rowid;
 
+CREATE INDEX membership_by_end on membership (expires_at) where expires_at is not null;
+
 CREATE INDEX membership_project on membership (project);
 
 CREATE TABLE node (
@@ -862,6 +864,8 @@ CREATE TABLE role_grant (
     expires_at integer,
     primary key (user, domain, role)
 ) strict, without rowid;
+
+CREATE INDEX role_grant_by_end on role_grant (expires_at) where expires_at is not null;
 
 CREATE TABLE roster (
     id blob primary key,
