@@ -107,6 +107,7 @@ impl std::fmt::Display for MountView {
             read_only: self.access.is_read_only(),
             over_limit: self.over_limit,
             by_itself: self.by_itself,
+            mapped: None,
         };
         std::fmt::Display::fmt(&mount, f)
     }

@@ -20,7 +20,7 @@ use rules::resources::{Capacity, Demand, Device, DeviceShare};
 use rules::session::SessionKind;
 use rules::start_up::{StartUp, StartUpFailure};
 use rules::units::Timestamp;
-use rules::volume::VolumeState;
+use rules::volume::{MappedUser, VolumeState};
 use rules::workload::container::MAIN;
 use store::folders::{directory_on_volume, mounted_directory, open_mounted, scope_of, volume_of};
 use store::images::digest::Sha256Digest;
@@ -483,6 +483,7 @@ impl Reconciler {
             ids: runtime::IdRange {
                 base: FIRST_ID + slot * IDS_EACH,
                 size: IDS_EACH,
+                mapped: mapped_user(&order.mounts)?,
             },
             stop_signal: 15,
             mounts,
@@ -563,6 +564,7 @@ impl Reconciler {
             read_only: mount.read_only,
             on_volume: false,
             by_itself: mount.by_itself,
+            unmapped: false,
         })
     }
 
@@ -614,6 +616,7 @@ impl Reconciler {
             read_only: mount.read_only,
             on_volume: true,
             by_itself: mount.by_itself,
+            unmapped: mount.mapped.is_some(),
         })
     }
 
@@ -935,6 +938,16 @@ impl Reconciler {
 /// Whether its supervisor may still have to find the folders that it mounts.
 fn is_starting(state: &ReportedState) -> bool {
     matches!(state, ReportedState::Preparing { .. })
+}
+
+/// The user of the site that a container is on volumes without id-mapped mounts; None where it mounts none.
+fn mapped_user(mounts: &[MountSpec]) -> Result<Option<MappedUser>, Reason> {
+    let mut all = mounts.iter().filter_map(|mount| mount.mapped);
+    let first = all.next();
+    match all.all(|other| Some(other) == first) {
+        true => Ok(first),
+        false => Err(reasons::volume_mapped_users()),
+    }
 }
 
 /// The container in whose namespace the switch of its network is: the main one. None for that one, and without a network.

@@ -60,6 +60,7 @@ fn mount(mount: &FolderMount) -> MountSpec {
         at: mount.at.clone(),
         read_only: mount.is_read_only(),
         by_itself: mount.by_itself,
+        mapped: mount.mapped,
     }
 }
 

@@ -3285,7 +3285,7 @@ pub enum VolumeCommand {
     /// Make a mounted file system a volume; it is empty, or was one before
     #[command(after_help = "Example:\n  \
         mount -t nfs filer:/export/big /mnt/big\n  \
-        fardel volume add big /mnt/big --domain biology\n  \
+        fardel volume add big /mnt/big --domain biology --mapped-user 5000\n  \
         fardel folder create data --volume big")]
     Add {
         #[arg(value_name = "NAME")]
@@ -3293,6 +3293,9 @@ pub enum VolumeCommand {
         /// Directory that it is mounted on
         #[arg(value_name = "DIRECTORY")]
         path: String,
+        /// User, and group, of the file system that user 1000 of a session is there, where it has no id-mapped mounts (NFS)
+        #[arg(long, value_name = "UID[:GID]")]
+        mapped_user: Option<String>,
         /// For the users of this domain; for all users when no domain and no project is named
         #[arg(long, value_name = "DOMAIN")]
         domain: Vec<String>,

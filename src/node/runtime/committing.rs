@@ -91,6 +91,7 @@ impl Runtime {
         let ids = SessionIds {
             base: order.ids.base,
             size: order.ids.size,
+            mapped: order.ids.mapped.map(|mapped| (mapped.uid, mapped.gid)),
         };
         let held = match request.look_only {
             true => None,

@@ -397,6 +397,10 @@ fn mounted_tree(mount: &MountOrder, ids: BorrowedFd<'_>) -> Result<OwnedFd> {
     let tree = open_tree(&opened, "", flags)
         .map_err(io::Error::from)
         .map_err(at("open", from))?;
+    if mount.unmapped {
+        keep_ids(tree.as_fd(), mount.read_only).map_err(at("protect", from))?;
+        return Ok(tree);
+    }
     map_ids(tree.as_fd(), ids, mount.read_only).map_err(|source| GroundError::NoIdMap {
         path: from.clone(),
         source,
@@ -454,8 +458,8 @@ pub(super) fn mount_root(
     prepare_own(own, "", order.ids)?;
     if host.is_some() {
         let home = own.join("upper/home");
-        own_directory(&home, order.ids.base, 0o755)?;
-        own_directory(&home.join("work"), order.ids.base + HOST_USER_ID, 0o755)?;
+        own_directory(&home, order.ids, 0, 0o755)?;
+        own_directory(&home.join("work"), order.ids, HOST_USER_ID, 0o755)?;
     }
     let own_shown = stage.bind("own", own)?;
     let root = stage.directory("root")?;
@@ -496,12 +500,13 @@ pub(super) const HOST_USER_ID: u32 = 1000;
 
 fn prepare_own(own: &Path, prefix: &str, ids: IdRange) -> Result<()> {
     for name in ["upper", "work"] {
-        own_directory(&own.join(format!("{prefix}{name}")), ids.base, 0o755)?;
+        own_directory(&own.join(format!("{prefix}{name}")), ids, 0, 0o755)?;
     }
     Ok(())
 }
 
-fn own_directory(path: &Path, owner: u32, mode: u32) -> Result<()> {
+/// `owner`: user and group of the container.
+fn own_directory(path: &Path, ids: IdRange, owner: u32, mode: u32) -> Result<()> {
     match fs::DirBuilder::new().mode(mode).create(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
@@ -509,7 +514,8 @@ fn own_directory(path: &Path, owner: u32, mode: u32) -> Result<()> {
     }
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
         .map_err(at("set the mode of", path))?;
-    chown(path, Some(owner), Some(owner)).map_err(at("give to the session", path))
+    let (user, group) = (ids.user(owner), ids.group(owner));
+    chown(path, Some(user), Some(group)).map_err(at("give to the session", path))
 }
 
 /// The kernel's `struct mount_attr`.
@@ -533,6 +539,23 @@ fn map_ids(tree: BorrowedFd<'_>, ids: BorrowedFd<'_>, read_only: bool) -> io::Re
             clear: 0,
             propagation: 0,
             user_namespace: ids.as_raw_fd() as u64,
+        },
+    )
+}
+
+/// What `map_ids` sets, with the ids that the file system has: those of the container's own are nobody there.
+fn keep_ids(tree: BorrowedFd<'_>, read_only: bool) -> io::Result<()> {
+    let mut set = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+    if read_only {
+        set |= libc::MOUNT_ATTR_RDONLY;
+    }
+    set_attributes(
+        tree,
+        MountAttributes {
+            set,
+            clear: 0,
+            propagation: 0,
+            user_namespace: 0,
         },
     )
 }

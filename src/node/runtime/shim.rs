@@ -497,8 +497,8 @@ impl Shim {
         mounted: Option<&Path>,
     ) {
         let owner = FileOwner {
-            uid: order.ids.base + ground.uid,
-            gid: order.ids.base + ground.gid,
+            uid: order.ids.user(ground.uid),
+            gid: order.ids.group(ground.gid),
         };
         let (home, files) = (&ground.home, &order.start_up.files);
         let told = match mounted {

@@ -9,6 +9,7 @@ use super::spec::hidden;
 use crate::names::FolderId;
 use crate::refusal::Refusal;
 use crate::refusals;
+use crate::volume::MappedUser;
 
 /// Characters of a folder's name. Higher: a path inside is long. Lower: names of data sets do not fit.
 pub const MAX_FOLDER_NAME: usize = 64;
@@ -153,6 +154,7 @@ impl RequestedMount {
             read_only: self.read_only,
             over_limit: false,
             by_itself: false,
+            mapped: None,
         })
     }
 }
@@ -210,6 +212,9 @@ pub struct FolderMount {
     /// `/home/work`; the node takes the home of the container's own user instead.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_itself: bool,
+    /// The user of its volume, where that has no id-mapped mounts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapped: Option<MappedUser>,
 }
 
 impl FolderMount {
@@ -232,6 +237,7 @@ impl FolderMount {
             read_only: false,
             over_limit: false,
             by_itself: true,
+            mapped: None,
         }
     }
 
@@ -259,12 +265,18 @@ impl fmt::Display for FolderMount {
 /// The mounts by place. None lies below another: what is in a folder, other sessions change at any moment, and a link
 /// that one of them leaves at the inner place would lead the inner folder over a directory that no folder covers.
 ///
-/// Errors: `mount.too-many`; `mount.target-twice`; `mount.target-nested`.
+/// Errors: `mount.too-many`; `mount.target-twice`; `mount.target-nested`; `mount.mapped-users`.
 pub fn mount_plan(mut mounts: Vec<FolderMount>) -> Result<Vec<FolderMount>, Refusal> {
     if mounts.len() > MAX_MOUNTS {
         return Err(refusals::mount_too_many(MAX_MOUNTS));
     }
     mounts.sort_by(|a, b| a.at.cmp(&b.at));
+    let mut mapped = mounts.iter().filter(|mount| mount.mapped.is_some());
+    if let Some(first) = mapped.next()
+        && let Some(other) = mapped.find(|mount| mount.mapped != first.mapped)
+    {
+        return Err(refusals::mount_mapped_users(&first.at, &other.at));
+    }
     for (number, outer) in mounts.iter().enumerate() {
         // A place sorts before all that begin with it.
         for inner in &mounts[number + 1..] {
@@ -280,25 +292,36 @@ pub fn mount_plan(mut mounts: Vec<FolderMount>) -> Result<Vec<FolderMount>, Refu
     Ok(mounts)
 }
 
-/// The mounts by place, with those of `own` beside what a launch asked for. One of `own` gives way to a mount that the launch
-/// has at its place, above it or below it, and to one of the same folder. Dot-folders lie below the home: the node makes their
-/// places there, and follows no link on the way.
-pub fn with_own(asked: Vec<FolderMount>, own: Vec<FolderMount>) -> Vec<FolderMount> {
+/// The mounts by place, with those of `own` beside what a launch asked for, and each of `own` that gives way with the mount
+/// that it gives way to: one that the launch has at its place, above it or below it, one of the same folder, and one of a
+/// volume that maps another user. Dot-folders lie below the home: the node makes their places there, and follows no link on
+/// the way.
+pub fn with_own(
+    asked: Vec<FolderMount>,
+    own: Vec<FolderMount>,
+) -> (Vec<FolderMount>, Vec<(FolderMount, FolderMount)>) {
     let mut all = asked;
+    let mut gone = Vec::new();
     let number = all.len();
     for mount in own {
-        let asked = &all[..number];
-        let gives_way = |other: &FolderMount| {
+        let covers = |other: &FolderMount| {
             other.folder == mount.folder
                 || is_at_or_below(&other.at, &mount.at)
                 || is_at_or_below(&mount.at, &other.at)
         };
-        if !asked.iter().any(gives_way) {
-            all.push(mount);
+        let maps = |other: &FolderMount| {
+            let both = other.mapped.zip(mount.mapped);
+            both.is_some_and(|(one, other)| one != other)
+        };
+        let mut asked = all.iter().take(number);
+        let other = asked.find(|other| covers(other));
+        match other.or_else(|| all.iter().find(|other| maps(other))) {
+            Some(other) => gone.push((mount, other.clone())),
+            None => all.push(mount),
         }
     }
     all.sort_by(|a, b| a.at.cmp(&b.at));
-    all
+    (all, gone)
 }
 
 /// Whether one absolute path is another one, or lies below it.
@@ -447,7 +470,7 @@ mod tests {
         };
         let places = |asked: &[&str]| {
             let asked = asked.iter().map(|text| mount(text).expect(text)).collect();
-            let all = with_own(asked, own()).into_iter();
+            let all = with_own(asked, own()).0.into_iter();
             all.map(|mount| (mount.at, mount.by_itself))
                 .collect::<Vec<_>>()
         };
@@ -464,11 +487,28 @@ mod tests {
         assert_eq!(places(&["data:/home"]), [told("/home", false)]);
         let again = vec![FolderMount::of_home(ID)];
         let asked = vec![mount("home:/elsewhere").expect("a mount")];
+        let (kept, gone) = with_own(asked, again);
         assert_eq!(
-            with_own(asked, again).len(),
-            1,
+            (kept.len(), gone.len()),
+            (1, 1),
             "the same folder stands once"
         );
+        // A session is one user on volumes that map one.
+        let mapped = |number, uid| FolderMount {
+            mapped: Some(MappedUser { uid, gid: uid }),
+            ..FolderMount::of_dot_folder(id(number), &dotted)
+        };
+        let elsewhere = |number, uid, at: &str| FolderMount {
+            at: at.to_owned(),
+            ..mapped(number, uid)
+        };
+        let (kept, gone) = with_own(vec![elsewhere(3, 5000, "/a")], vec![mapped(2, 5001)]);
+        assert_eq!((kept.len(), gone.len()), (1, 1));
+        let (kept, gone) = with_own(vec![elsewhere(3, 5000, "/a")], vec![mapped(2, 5000)]);
+        assert_eq!((kept.len(), gone.len()), (2, 0));
+        let two = vec![elsewhere(3, 5000, "/a"), elsewhere(4, 5001, "/b")];
+        let refused = mount_plan(two).expect_err("two users");
+        assert_eq!(refused.code, "mount.mapped-users");
     }
 
     #[test]

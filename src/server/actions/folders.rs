@@ -25,6 +25,7 @@ use rules::session::Session;
 use rules::storage::{StorageEnforcement, StorageLevel, level};
 use rules::tenancy::{ProjectId, TenantState};
 use rules::units::Timestamp;
+use rules::volume::MappedUser;
 use store::folders::{FolderLimit, FolderStore, is_full};
 use store::volumes::{VolumeShelf, refusal_of};
 
@@ -422,7 +423,7 @@ pub(super) async fn enforcement_for(
 /// launch has made it.
 ///
 /// Errors: `folder.unknown`, `folder.ambiguous`, `mount.target`, `mount.subpath`, each at its field; `mount.target-twice`,
-/// `mount.target-nested`, `mount.too-many`; `token.scope-missing`.
+/// `mount.target-nested`, `mount.too-many`, `mount.mapped-users`; `token.scope-missing`.
 pub(super) fn resolve(
     view: &ReadTransaction<'_>,
     subject: &Subject,
@@ -453,8 +454,10 @@ pub(super) fn resolve(
         let home = home.filter(|_| typed == HOME);
         let made = match (held, home) {
             (Some((folder, right)), _) => {
+                let mapped = mapped_user(view, &folder)?;
                 mount.of(folder.id, &folder.name).map(|made| FolderMount {
                     read_only: made.read_only || right == FolderRight::Ro,
+                    mapped,
                     ..made
                 })
             }
@@ -471,6 +474,15 @@ pub(super) fn resolve(
         mounts.push(made.map_err(|refusal| at_mount(refusal, number))?);
     }
     Ok(mount_plan(mounts).map_err(|refusal| refusal.at("/mounts"))?)
+}
+
+/// The user of the volume that a folder lies on, where that has no id-mapped mounts.
+fn mapped_user(view: &ReadTransaction<'_>, folder: &Folder) -> Result<Option<MappedUser>, Failure> {
+    let Some(volume) = folder.volume else {
+        return Ok(None);
+    };
+    let found = view.volume(volume)?;
+    Ok(found.and_then(|found| found.volume.mapped))
 }
 
 /// What asks for a mount once more: by the name of the subject's own folder, else by id.
@@ -854,11 +866,14 @@ fn refuse_full(view: &ReadTransaction<'_>, owner: FolderOwner) -> Result<(), Fai
 async fn make_directory(server: &Server, folder: &Folder) -> Result<(), Failure> {
     if let Some(volume) = folder.volume {
         let (store, id) = (server.folders()?, folder.id);
+        let mapped = server
+            .catalog()
+            .read_now("look for a volume", |view| mapped_user(view, folder))?;
         let permit = server.folder_turns().enter_volume(volume)?;
         let shelf = store.volumes().clone();
         let made = on_volume(&shelf, volume, move || {
             let _permit = permit;
-            store.create_on(volume, id)
+            store.create_on(volume, id, mapped)
         });
         return made.await?.map_err(|error| match refusal_of(&error) {
             Some(refusal) => refusal.at("/volume").into(),

@@ -1195,7 +1195,7 @@ CREATE TABLE volume (
     access text not null,
     created_at integer not null,
     generation integer not null
-) strict, without rowid;
+, mapped_uid integer check (mapped_uid between 1000 and 999999999), mapped_gid integer check (mapped_gid between 1000 and 999999999)) strict, without rowid;
 
 CREATE TABLE webhook (
     id blob primary key,

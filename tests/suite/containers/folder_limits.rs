@@ -59,6 +59,7 @@ pub(super) fn session(number: u128, folder: FolderId, script: &str) -> Container
             at: "/data".to_owned(),
             read_only: false,
             by_itself: false,
+            mapped: None,
         }],
         networks: Vec::new(),
         egress: None,

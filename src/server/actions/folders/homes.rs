@@ -12,6 +12,7 @@ use rules::reasons;
 use rules::session::Session;
 use store::volumes::VolumeShelf;
 
+use super::mapped_user;
 use crate::access::Caller;
 use crate::actions::allowed;
 use crate::catalog::events::NewEvent;
@@ -73,17 +74,20 @@ pub(in crate::actions) fn with_those_of(
     for folder in dotted.take(MAX_DOT_FOLDERS) {
         match absence(folder, volumes) {
             Some(reason) => told.push(reason),
-            None => own.push(FolderMount::of_dot_folder(folder.id, &folder.name)),
+            None => own.push(FolderMount {
+                mapped: mapped_user(view, folder)?,
+                ..FolderMount::of_dot_folder(folder.id, &folder.name)
+            }),
         }
     }
-    for mount in &own {
-        let other = asked.iter().find(|other| {
-            // The same folder, or another one at the very place, is what the launch wants instead.
-            other.folder != mount.folder && other.at != mount.at && cover(&other.at, &mount.at)
-        });
-        told.extend(other.map(|other| reasons::session_own_covered(&mount.name, &other.at)));
+    let (all, gone) = with_own(asked, own);
+    for (mount, other) in gone {
+        // The same folder, or another one at the very place, is what the launch wants instead.
+        if other.folder != mount.folder && other.at != mount.at {
+            told.push(reasons::session_own_covered(&mount.name, &other.at));
+        }
     }
-    Ok((with_own(asked, own), told))
+    Ok((all, told))
 }
 
 /// Whether two places are in each other's way.
