@@ -451,7 +451,22 @@ impl Reconciler {
         let mounts: Vec<runtime::MountOrder> = order
             .mounts
             .iter()
-            .map(|mount| self.mount_order(mount))
+            .filter_map(|mount| {
+                let made = self.mount_order(mount);
+                // What no launch asked for keeps no session from starting while a file server is away.
+                let is_spared = mount.by_itself && volume_of(&self.data, mount.folder).is_some();
+                match made {
+                    Err(reason) if is_spared => {
+                        tracing::warn!(
+                            at = %mount.at,
+                            "a session starts without a folder: {}",
+                            reason.text
+                        );
+                        None
+                    }
+                    made => Some(made),
+                }
+            })
             .collect::<Result<_, Reason>>()?;
         let hub = hub_of(order).and_then(runtime_name);
         let networks = order.networks.iter().map(|network| runtime::NetworkOrder {
