@@ -26,6 +26,10 @@ pub struct PolicyView {
     #[serde(default)]
     #[schema(required = true)]
     pub sudo: bool,
+    /// Sessions under it have no home folder and no dot-folders by themselves.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub no_home: bool,
     /// What it is attached to, the widest first.
     pub uses: Vec<PolicyUseView>,
     /// Version, and ETag.
@@ -187,6 +191,9 @@ pub struct NewPolicyBody {
     /// Let launches under it ask for sudo.
     #[serde(default)]
     pub sudo: bool,
+    /// Let sessions under it have no home folder and no dot-folders by themselves.
+    #[serde(default)]
+    pub no_home: bool,
 }
 
 /// What is left out stays; `limits` and `egress` are replaced as a whole.
@@ -201,6 +208,7 @@ pub struct PolicyPatchBody {
     #[schema(value_type = Option<EgressBody>)]
     pub egress: Option<Object<EgressBody>>,
     pub sudo: Option<bool>,
+    pub no_home: Option<bool>,
 }
 
 /// What a policy is attached to, or detached from.

@@ -1925,6 +1925,8 @@ pub enum PolicyCommand {
         egress: EgressFlags,
         #[command(flatten)]
         sudo: SudoFlags,
+        #[command(flatten)]
+        home: HomeFlags,
     },
     /// Change limits of a policy; the value none takes a limit out
     Set {
@@ -1936,6 +1938,8 @@ pub enum PolicyCommand {
         egress: EgressFlags,
         #[command(flatten)]
         sudo: SudoFlags,
+        #[command(flatten)]
+        home: HomeFlags,
     },
     /// Remove policies that are attached to nothing
     Rm {
@@ -2146,6 +2150,17 @@ pub struct SudoFlags {
     /// Let the policy no longer allow sudo
     #[arg(long, conflicts_with = "sudo")]
     pub no_sudo: bool,
+}
+
+/// Whether sessions under a policy have a home by themselves.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct HomeFlags {
+    /// Let sessions have no home folder and no dot-folders by themselves
+    #[arg(long)]
+    pub no_home: bool,
+    /// Let the policy say nothing of home folders
+    #[arg(long, conflicts_with = "no_home")]
+    pub home: bool,
 }
 
 /// What a policy is attached to; the site when nothing is named.

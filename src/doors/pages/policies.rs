@@ -89,6 +89,8 @@ pub struct PolicyPage {
     pub groups: Vec<LimitGroup>,
     /// Launches under it may ask for sudo.
     pub sudo: bool,
+    /// Sessions under it have no home by themselves.
+    pub no_home: bool,
     pub uses: Vec<UseRow>,
     pub levels: Vec<Choice>,
     pub subject: String,
@@ -391,6 +393,7 @@ async fn create(
         limits: LimitsBody::default(),
         egress: EgressBody::default(),
         sudo: false,
+        no_home: false,
     };
     match policies::create(&console.server, &caller, asked).await {
         Ok(made) => {
@@ -522,6 +525,7 @@ async fn page(
         may_change: caller.subject.can(Permission::SystemWrite),
         name: policy.name.clone(),
         sudo: policy.sudo,
+        no_home: policy.no_home,
         groups: vec![
             group(LimitKind::Held, t.policies_held(), t.policies_held_lead()),
             group(LimitKind::Each, t.policies_each(), t.policies_each_lead()),
@@ -735,6 +739,7 @@ impl SentPolicy {
             })),
             // A browser sends the box only where it is ticked.
             sudo: Some(!self.named("sudo").is_empty()),
+            no_home: Some(!self.named("no_home").is_empty()),
         })
     }
 

@@ -80,6 +80,7 @@ pub async fn create(
                 limits,
                 egress,
                 sudo: asked.sudo,
+                no_home: asked.no_home,
                 generation: 1,
             };
             rows.insert_policy(&policy)?;
@@ -144,6 +145,7 @@ struct PolicyChange {
     limits: Option<PolicyLimits>,
     egress: Option<Option<EgressPolicy>>,
     sudo: Option<bool>,
+    no_home: Option<bool>,
     if_match: Option<u64>,
 }
 
@@ -156,6 +158,7 @@ impl PolicyChange {
             limits: limits.transpose()?,
             egress: egress.transpose()?,
             sudo: patch.sudo,
+            no_home: patch.no_home,
             if_match,
         })
     }
@@ -179,6 +182,7 @@ fn changed(
         limits: wanted.limits.unwrap_or(policy.limits),
         egress: wanted.egress.unwrap_or_else(|| policy.egress.clone()),
         sudo: wanted.sudo.unwrap_or(policy.sudo),
+        no_home: wanted.no_home.unwrap_or(policy.no_home),
         ..policy.clone()
     };
     if changed == policy {
@@ -190,7 +194,8 @@ fn changed(
     }
     let is_renamed = changed.limits == policy.limits
         && changed.egress == policy.egress
-        && changed.sudo == policy.sudo;
+        && changed.sudo == policy.sudo
+        && changed.no_home == policy.no_home;
     let (before, after) = match is_renamed {
         true => (policy.name.clone(), changed.name.clone()),
         false => (told(&policy), told(&changed)),
@@ -421,7 +426,8 @@ fn told(policy: &PolicyRecord) -> String {
         .as_ref()
         .map(|egress| format!("network {}", egress.told()));
     let sudo = policy.sudo.then(|| "sudo".to_owned());
-    let said: Vec<String> = [Some(limits), network, sudo]
+    let home = policy.no_home.then(|| "no home".to_owned());
+    let said: Vec<String> = [Some(limits), network, sudo, home]
         .into_iter()
         .flatten()
         .filter(|words| !words.is_empty())
@@ -454,6 +460,7 @@ fn show(view: &ReadTransaction<'_>, policy: PolicyRecord) -> Result<PolicyView, 
         limits: LimitsBody::from(policy.limits),
         egress: EgressBody::from(policy.egress.as_ref()),
         sudo: policy.sudo,
+        no_home: policy.no_home,
         generation: policy.generation,
     })
 }

@@ -26,6 +26,8 @@ pub(crate) struct PolicyRecord {
     pub(crate) egress: Option<EgressPolicy>,
     /// It lets launches ask for sudo.
     pub(crate) sudo: bool,
+    /// Sessions under it have no home by themselves.
+    pub(crate) no_home: bool,
     pub(crate) generation: u64,
 }
 
@@ -59,6 +61,7 @@ fn policy_row(row: &Row<'_>) -> rusqlite::Result<PolicyRecord> {
         limits: value::json(row, "limits")?,
         egress: value::json_or_none(row, "egress")?,
         sudo: row.get("sudo")?,
+        no_home: row.get("no_home")?,
         generation: value::unsigned(row, "generation")?,
     })
 }
@@ -198,6 +201,34 @@ impl ReadTransaction<'_> {
             )?)
     }
 
+    /// Whether a policy of these subjects leaves sessions without a home. Costs a visit of each policy that does.
+    pub(crate) fn forbids_home(&self, subjects: &PolicySubjects) -> Result<bool, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select exists (
+                     select 1
+                     from policy_use
+                     join policy on policy.id = policy_use.policy
+                     where policy.no_home
+                     and (
+                         policy_use.subject_kind = 'site'
+                         or (policy_use.subject_kind = 'domain' and policy_use.subject = ?1)
+                         or (policy_use.subject_kind in ('project', 'member') and policy_use.subject = ?2)
+                         or (policy_use.subject_kind = 'user' and policy_use.subject = ?3)
+                     )
+                 )",
+            )?
+            .query_row(
+                [
+                    subjects.domain.0.as_bytes(),
+                    subjects.project.0.as_bytes(),
+                    subjects.user.0.as_bytes(),
+                ],
+                |row| row.get(0),
+            )?)
+    }
+
     /// Whether any policy says something of networks. Costs a visit of each policy.
     pub(crate) fn has_egress_policies(&self) -> Result<bool, Failure> {
         Ok(self
@@ -286,7 +317,7 @@ impl ReadTransaction<'_> {
     /// All policies, by name.
     pub(crate) fn policies(&self) -> Result<Vec<PolicyRecord>, Failure> {
         let mut statement = self.connection.prepare_cached(
-            "select id, name, limits, egress, sudo, generation from policy order by name",
+            "select id, name, limits, egress, sudo, no_home, generation from policy order by name",
         )?;
         let rows = statement.query_map([], policy_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -298,7 +329,7 @@ impl ReadTransaction<'_> {
         Ok(self
             .connection
             .prepare_cached(
-                "select id, name, limits, egress, sudo, generation
+                "select id, name, limits, egress, sudo, no_home, generation
                  from policy
                  where id = ?1 or (?1 is null and name = ?2)",
             )?
@@ -424,8 +455,8 @@ impl Rows<'_> {
         self.refuse_taken_name(policy)?;
         self.connection
             .prepare_cached(
-                "insert into policy (id, name, limits, egress, sudo, generation)
-                 values (?1, ?2, ?3, ?4, ?5, ?6)",
+                "insert into policy (id, name, limits, egress, sudo, generation, no_home)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )?
             .execute((
                 policy.id.0.as_bytes(),
@@ -434,6 +465,7 @@ impl Rows<'_> {
                 policy.egress.as_ref().map(value::text),
                 policy.sudo,
                 value::signed(policy.generation),
+                policy.no_home,
             ))?;
         Ok(())
     }
@@ -444,7 +476,8 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "update policy
-                 set name = ?2, limits = ?3, egress = ?4, sudo = ?5, generation = generation + 1
+                 set name = ?2, limits = ?3, egress = ?4, sudo = ?5, no_home = ?6,
+                     generation = generation + 1
                  where id = ?1",
             )?
             .execute((
@@ -453,6 +486,7 @@ impl Rows<'_> {
                 value::text(&policy.limits),
                 policy.egress.as_ref().map(value::text),
                 policy.sudo,
+                policy.no_home,
             ))?;
         Ok(())
     }

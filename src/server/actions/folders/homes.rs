@@ -13,24 +13,23 @@ use rules::session::Session;
 use store::volumes::VolumeShelf;
 
 use super::mapped_user;
+use crate::Failure;
 use crate::access::Caller;
 use crate::actions::allowed;
 use crate::catalog::events::NewEvent;
+use crate::catalog::policies::PolicySubjects;
 use crate::catalog::{ReadTransaction, Rows};
-use crate::{Failure, Server};
 
-/// Whether a session of `owner` mounts what is theirs by itself. One that another user launches does not: it would be the
-/// files of one under the command of the other.
+/// Whether a session mounts what is its owner's by itself. One that another user launches does not: it would be the files of
+/// one under the command of the other. Nor does one under a policy that says so.
 pub(in crate::actions) fn are_wanted(
-    server: &Server,
+    view: &ReadTransaction<'_>,
     caller: &Caller,
-    owner: &Subject,
-    without_home: bool,
-) -> bool {
-    !without_home
-        && server.gives_homes()
-        && caller.subject.user == owner.user
-        && allowed(caller, Permission::SessionsRead).is_ok()
+    subjects: &PolicySubjects,
+) -> Result<bool, Failure> {
+    let is_own = caller.subject.user == subjects.user;
+    let may_read = allowed(caller, Permission::SessionsRead).is_ok();
+    Ok(is_own && may_read && !view.forbids_home(subjects)?)
 }
 
 /// Whether a launch asks for the home, or leaves its place free, so that its owner needs one.

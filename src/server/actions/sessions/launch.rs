@@ -118,16 +118,30 @@ pub async fn launch(
     let without_home = request.without_home;
     let network = network_of(&request)?;
     let validated = RequestedLaunch::from(request).validate(now)?;
-    let (draft, project, subject) = server.catalog().read_now("understand a launch", |view| {
+    let gives_homes = server.gives_homes() && !without_home;
+    let understood = server.catalog().read_now("understand a launch", |view| {
         let whose = for_whom(view, caller, owner.as_deref(), project, now)?;
         let owner = whose.owner.as_ref().unwrap_or(caller);
         let project = whose.project.as_deref();
         let group = asked.find(view, &owner.subject, project, now)?;
         refuse_mounts_of_others(&mounts, &whose)?;
         let draft = look_up(view, [owner, caller], validated, device_affinity, group)?;
-        Ok((draft, whose.project, owner.subject.clone()))
+        let subject = owner.subject.clone();
+        let has_own = gives_homes && {
+            let (domain, project) = project_for_launch(view, &subject, project, now)?;
+            homes::are_wanted(
+                view,
+                caller,
+                &PolicySubjects {
+                    domain,
+                    project,
+                    user: subject.user,
+                },
+            )?
+        };
+        Ok((draft, whose.project, subject, has_own))
     })?;
-    let has_own = homes::are_wanted(server, caller, &subject, without_home);
+    let (draft, project, subject, has_own) = understood;
     let has_mounts = has_own || !mounts.is_empty();
     let volumes = match has_mounts {
         true => Some(server.folders()?.volumes().clone()),

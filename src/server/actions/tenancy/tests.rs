@@ -462,6 +462,7 @@ async fn a_lead_launches_for_members_with_their_rights_and_limits_and_nobody_els
             },
             egress: Default::default(),
             sudo: false,
+            no_home: false,
         },
     )
     .await

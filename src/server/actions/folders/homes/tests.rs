@@ -7,7 +7,7 @@ use rules::folder::RequestedMount;
 use super::super::tests::TwoDomains;
 use super::super::{get, trash};
 use crate::access::Caller;
-use crate::actions::sessions;
+use crate::actions::{policies, sessions};
 use crate::code;
 
 fn asking(name: &str, mounts: &[&str]) -> LaunchRequest {
@@ -78,6 +78,27 @@ async fn a_session_that_another_user_launches_has_none() {
     // Nor does the command of another user get the home of who copies the session.
     let copy = sessions::duplicate(&two.server, &two.chief, &own.id.to_string()).await;
     assert!(copy.unwrap().without_home);
+}
+
+#[tokio::test]
+async fn a_policy_leaves_sessions_without_a_home() {
+    let two = open().await;
+    let set = async |no_home| {
+        let patch = api::policies::PolicyPatchBody {
+            no_home: Some(no_home),
+            ..Default::default()
+        };
+        let changed = policies::change(&two.server, &two.boss, "default", patch, None).await;
+        assert_eq!(changed.unwrap().no_home, no_home);
+    };
+    set(true).await;
+    let bare = launched(&two, &two.abe, asking("bare", &[])).await;
+    assert!(bare.mounts.is_empty());
+    let asked = launched(&two, &two.abe, asking("asked", &["home"])).await;
+    assert_eq!(places(&asked), ["/home/work"], "who asks for it has it");
+    set(false).await;
+    let whole = launched(&two, &two.abe, asking("whole", &[])).await;
+    assert_eq!(places(&whole), ["/home/work"]);
 }
 
 #[tokio::test]
