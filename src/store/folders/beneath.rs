@@ -126,8 +126,8 @@ fn walk(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Err
     Err(Errno::XDEV)
 }
 
-/// Gives what was made in a directory to the owner of the folder's top, with the modes that what sessions make there has: all users inside
-/// write to each other's files, but in a home.
+/// Gives what was made in a directory to the owner of the folder's top, with the modes that what sessions make there has: all
+/// users inside write to each other's files, but in a home.
 pub(super) fn give(
     parent: BorrowedFd<'_>,
     made: BorrowedFd<'_>,
