@@ -28,7 +28,7 @@ pub const FIRST_MAPPED_ID: u32 = 1000;
 pub const LAST_MAPPED_ID: u32 = 999_999_999;
 
 /// The user and the group that user 1000 and group 1000 of a session are on a volume whose file system has no id-mapped
-/// mounts, such as NFS. All others of the session are nobody there.
+/// mounts, such as NFS. All others of the session have no rights there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MappedUser {
     pub uid: u32,

@@ -543,7 +543,7 @@ fn map_ids(tree: BorrowedFd<'_>, ids: BorrowedFd<'_>, read_only: bool) -> io::Re
     )
 }
 
-/// What `map_ids` sets, with the ids that the file system has: those of the container's own are nobody there.
+/// What `map_ids` sets, with the ids that the file system has: those of the container's own have no rights there.
 fn keep_ids(tree: BorrowedFd<'_>, read_only: bool) -> io::Result<()> {
     let mut set = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
     if read_only {

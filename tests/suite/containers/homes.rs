@@ -119,10 +119,10 @@ fn a_home_gives_way_and_a_session_starts_without_it() {
     );
     assert!(fs::read_dir(&home).expect("there").next().is_none());
     // A home is closed to the user of this one.
-    let mut nobodys = ground.shell("echo started");
-    nobodys.user = UserOrder::Named("nobody".to_owned());
-    nobodys.mounts = mounts[..1].to_vec();
-    let (record, said) = ground.run(&nobodys);
+    let mut other = ground.shell("echo started");
+    other.user = UserOrder::Named("nobody".to_owned());
+    other.mounts = mounts[..1].to_vec();
+    let (record, said) = ground.run(&other);
     assert_eq!(record.code, 0, "{said}");
     assert!(
         said.contains("belongs to user 1000") && said.contains("started"),
