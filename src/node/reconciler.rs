@@ -451,21 +451,19 @@ impl Reconciler {
         let mounts: Vec<runtime::MountOrder> = order
             .mounts
             .iter()
-            .filter_map(|mount| {
+            .map(|mount| {
                 let made = self.mount_order(mount);
                 // What no launch asked for keeps no session from starting while a file server is away.
                 let is_spared = mount.by_itself && volume_of(&self.data, mount.folder).is_some();
-                match made {
-                    Err(reason) if is_spared => {
-                        tracing::warn!(
-                            at = %mount.at,
-                            "a session starts without a folder: {}",
-                            reason.text
-                        );
-                        None
-                    }
-                    made => Some(made),
-                }
+                made.or_else(|reason| match is_spared {
+                    true => Ok(runtime::MountOrder {
+                        at: mount.at.clone(),
+                        by_itself: true,
+                        away: true,
+                        ..runtime::MountOrder::default()
+                    }),
+                    false => Err(reason),
+                })
             })
             .collect::<Result<_, Reason>>()?;
         let hub = hub_of(order).and_then(runtime_name);
@@ -579,6 +577,7 @@ impl Reconciler {
             read_only: mount.read_only,
             on_volume: false,
             by_itself: mount.by_itself,
+            away: false,
             unmapped: false,
         })
     }
@@ -631,6 +630,7 @@ impl Reconciler {
             read_only: mount.read_only,
             on_volume: true,
             by_itself: mount.by_itself,
+            away: false,
             unmapped: mount.mapped.is_some(),
         })
     }

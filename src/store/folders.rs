@@ -259,9 +259,13 @@ impl FolderStore {
             make(&open.path().join(&step))?;
             open.directory(&step)?;
         }
-        open_to_all(&data)?;
-        if let Some(user) = mapped.filter(|_| rustix::process::geteuid().is_root()) {
-            chown(&data, Some(user.uid), Some(user.gid))?;
+        match mapped.filter(|_| rustix::process::geteuid().is_root()) {
+            // Others would leave files there whose owners are ids of one session: they are strangers.
+            Some(user) => {
+                chown(&data, Some(user.uid), Some(user.gid))?;
+                fs::set_permissions(&data, Permissions::from_mode(0o770))?;
+            }
+            None => open_to_all(&data)?,
         }
         let top = open.path();
         let all = top.join(FOLDERS);

@@ -3,7 +3,7 @@
 //! written is told.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -158,10 +158,45 @@ fn put(home: BorrowedFd<'_>, file: &Dotfile, present: Present) -> io::Result<()>
         }
     }
     let make = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let made = openat2(&directory, name, make, Mode::from_raw_mode(0o600), resolve)?;
+    let made = match openat2(&directory, name, make, Mode::from_raw_mode(0o600), resolve) {
+        // It is there from an earlier session, and needs no word.
+        Err(Errno::EXIST) if is_written(directory.as_fd(), name, file, resolve) => return Ok(()),
+        made => made?,
+    };
     let mut made = File::from(made);
-    made.write_all(file.content.as_bytes())?;
-    Ok(fchmod(&made, Mode::from_raw_mode(file.mode & 0o777))?)
+    let filled = made
+        .write_all(file.content.as_bytes())
+        .and_then(|()| Ok(fchmod(&made, Mode::from_raw_mode(file.mode & 0o777))?));
+    if filled.is_err() {
+        // Half of one would stay in a home for good.
+        let _ = unlinkat(&directory, name, AtFlags::empty());
+    }
+    filled
+}
+
+/// Whether the very content of a dotfile has its name already. Reads one byte more than that at most.
+fn is_written(
+    directory: BorrowedFd<'_>,
+    name: &str,
+    file: &Dotfile,
+    resolve: ResolveFlags,
+) -> bool {
+    // A pipe without a writer does not hold it up.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(opened) = openat2(directory, name, flags, Mode::empty(), resolve) else {
+        return false;
+    };
+    let opened = File::from(opened);
+    let Ok(length) = u64::try_from(file.content.len()) else {
+        return false;
+    };
+    let is_alike = opened
+        .metadata()
+        .is_ok_and(|found| found.is_file() && found.len() == length);
+    let mut held = Vec::new();
+    is_alike
+        && opened.take(length + 1).read_to_end(&mut held).is_ok()
+        && held == file.content.as_bytes()
 }
 
 /// This process as another user in the eyes of the file system, until it is dropped. It has one thread.
@@ -315,5 +350,8 @@ mod tests {
         assert_eq!(read(".bashrc"), "changed in a session");
         assert_eq!(read(".netrc"), "of .netrc");
         assert!(!home.path().join("real/a").exists());
+        // The next session finds what this one wrote, and says nothing of it.
+        let told = write_mounted(home.path(), "/root", &files[1..2], &mounts);
+        assert!(told.is_empty(), "{told:?}");
     }
 }

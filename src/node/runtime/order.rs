@@ -141,6 +141,9 @@ pub struct MountOrder {
     /// It is the home of the session's owner, or in it: the home of the container's user stands for `/home/work`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_itself: bool,
+    /// It could not be opened when the session began. What no launch asked for is left out then, and the session told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub away: bool,
     /// Its file system has no id-mapped mounts: it is shown with the ids that it has.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unmapped: bool,

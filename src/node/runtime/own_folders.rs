@@ -30,8 +30,13 @@ pub(super) struct ShownOwnFolders {
 }
 
 /// Takes the home of the container's user for `/home/work` in the mounts that no launch asked for, and leaves out those that
-/// cannot be there. Gives a sentence for each of them. O(mounts²), of few.
-pub(super) fn settle(mounts: &mut Vec<MountOrder>, user: &mut ContainerUser) -> Vec<String> {
+/// cannot be there. `directory`: where the image says that its command works; a home that covered it would keep the container
+/// from starting. Gives a sentence for each of them. O(mounts²), of few.
+pub(super) fn settle(
+    mounts: &mut Vec<MountOrder>,
+    user: &mut ContainerUser,
+    directory: Option<&str>,
+) -> Vec<String> {
     let mut told = Vec::new();
     if !mounts.iter().any(|mount| mount.by_itself) {
         return told;
@@ -57,6 +62,23 @@ pub(super) fn settle(mounts: &mut Vec<MountOrder>, user: &mut ContainerUser) -> 
         }
         let below = mount.at.strip_prefix(HOME_TARGET).unwrap_or_default();
         mount.at = format!("{}{below}", user.home);
+        if mount.away {
+            told.push(format!(
+                "no folder is mounted at {}: it cannot be opened now",
+                mount.at
+            ));
+            return false;
+        }
+        let directory = directory.map(|directory| directory.trim_end_matches('/'));
+        let would_hide =
+            |directory: &&str| *directory != mount.at && is_at_or_below(directory, &mount.at);
+        if let Some(directory) = directory.filter(would_hide) {
+            told.push(format!(
+                "no folder is mounted at {}: this image works in {directory}",
+                mount.at
+            ));
+            return false;
+        }
         let covers =
             |other: &&String| is_at_or_below(other, &mount.at) || is_at_or_below(&mount.at, other);
         match asked.iter().find(covers) {
@@ -68,8 +90,8 @@ pub(super) fn settle(mounts: &mut Vec<MountOrder>, user: &mut ContainerUser) -> 
     told
 }
 
-/// Shows those of `mounts` that no launch asked for, the home before what lies in it, as their order has them. `user_home`:
-/// where the container's user has it.
+/// Shows those of `mounts` that no launch asked for, the home before what lies in it, as their order has them; one that cannot be
+/// mounted is told. `user_home`: where the container's user has it.
 pub(super) fn show(
     stage: &RootStage,
     mounts: &[MountOrder],
@@ -85,24 +107,29 @@ pub(super) fn show(
         let below = mount.at.strip_prefix(user_home);
         let name = below.and_then(|below| below.strip_prefix('/'));
         if let (Some(home), Some(name)) = (&home, name) {
-            match place_in(home, name) {
-                Ok(place) => stage.cover(mount, ids, place.as_fd())?,
-                Err(error) => {
-                    let at = &mount.at;
-                    let told = format!("no folder is mounted at {at}: {error}");
-                    shown.told.push(told);
-                }
-            }
+            let covered = match place_in(home, name) {
+                Ok(place) => stage
+                    .cover(mount, ids, place.as_fd())
+                    .map_err(|error| why_not(mount, &error)),
+                Err(error) => Err(format!("no folder is mounted at {}: {error}", mount.at)),
+            };
+            shown.told.extend(covered.err());
             continue;
         }
-        if stage.leads_elsewhere(&mount.at)? {
+        if !stage.takes_directory(&mount.at)? {
             shown.told.push(format!(
-                "no folder is mounted at {}: a link is in this path of the image",
+                "no folder is mounted at {}: a link or a file is in this path of the image",
                 mount.at
             ));
             continue;
         }
-        let place = stage.show_mount(&format!("m{number}"), mount, ids)?;
+        let place = match stage.show_mount(&format!("m{number}"), mount, ids) {
+            Ok(place) => place,
+            Err(error) => {
+                shown.told.push(why_not(mount, &error));
+                continue;
+            }
+        };
         let bind = (place.clone(), mount.at.clone(), mount.read_only);
         shown.binds.push(bind);
         if mount.at == user_home {
@@ -111,6 +138,18 @@ pub(super) fn show(
         }
     }
     Ok(shown)
+}
+
+/// Why a folder is not mounted, in words that name no path of the machine; its log has the whole.
+fn why_not(mount: &MountOrder, error: &GroundError) -> String {
+    let at = &mount.at;
+    tracing::warn!(%at, %error, "a session starts without a folder");
+    match error {
+        GroundError::NoIdMap { .. } => {
+            format!("no folder is mounted at {at}: its file system has no id-mapped mounts")
+        }
+        _ => format!("no folder is mounted at {at}: it cannot be opened now"),
+    }
 }
 
 /// A directory of that name in a home, which is made where it is missing, as its owner. Errors: also where a link or a file
@@ -164,7 +203,7 @@ mod tests {
             mount("/home/work/.local", true),
         ];
         let mut user = user(uid, home);
-        let told = settle(&mut mounts, &mut user);
+        let told = settle(&mut mounts, &mut user, None);
         let places = mounts.into_iter().map(|mount| mount.at).collect();
         (places, user.home, told.len())
     }
@@ -199,8 +238,27 @@ mod tests {
             told(&["/data"], "/var/db", 1)
         );
         let mut none = vec![mount("/data", false)];
-        assert!(settle(&mut none, &mut user(70, "/")).is_empty());
+        assert!(settle(&mut none, &mut user(70, "/"), None).is_empty());
         assert_eq!(none.len(), 1);
+    }
+
+    #[test]
+    fn a_home_covers_no_directory_in_which_an_image_works() {
+        let left = |directory: &str, is_away| {
+            let mut mounts = vec![mount("/home/work", true), mount("/home/work/.local", true)];
+            mounts[1].away = is_away;
+            let told = settle(&mut mounts, &mut user(1000, "/home/user"), Some(directory));
+            let places: Vec<String> = mounts.into_iter().map(|mount| mount.at).collect();
+            (places.join(" "), told.len())
+        };
+        let both = "/home/user /home/user/.local";
+        for directory in ["/home/user", "/home/user/", "/home/username", "/", "/app"] {
+            assert_eq!(left(directory, false), (both.to_owned(), 0), "{directory}");
+        }
+        let alone = ("/home/user/.local".to_owned(), 1);
+        assert_eq!(left("/home/user/app", false), alone);
+        // A file server that is away leaves the rest.
+        assert_eq!(left("/app", true), ("/home/user".to_owned(), 1));
     }
 
     #[test]

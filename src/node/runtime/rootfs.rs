@@ -231,6 +231,18 @@ impl RootStage {
         Ok(matches!(found, Err(Errno::LOOP)))
     }
 
+    /// Whether a directory can be mounted at a path of the finished root: no link and no file is on the way, nor at its end.
+    /// What is missing of it is made.
+    pub(super) fn takes_directory(&self, at_path: &str) -> Result<bool> {
+        let root = open_root(&self.root())?;
+        let resolve =
+            ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let name = at_path.trim_start_matches('/');
+        let found = openat2(&root, name, flags, Mode::empty(), resolve);
+        Ok(matches!(found, Ok(_) | Err(Errno::NOENT)))
+    }
+
     /// Shows a directory of the host on the stage, read-only and with the ids of `nobody`: what belongs to the
     /// machine's own users belongs inside to `nobody`, and root inside may there what all users may.
     pub(super) fn show_as_nobodys(&self, name: &str, from: &Path) -> Result<PathBuf> {

@@ -572,12 +572,14 @@ impl Shim {
     ) -> Result<(PreparedRoot, Option<PathBuf>), ShimError> {
         let root = stage.root();
         let mut user = self.default_user(&root, order)?;
-        self.tell(&own_folders::settle(&mut order.mounts, &mut user));
+        let directory = order.directory.as_deref();
+        let told = own_folders::settle(&mut order.mounts, &mut user, directory);
+        self.tell(&told);
         let order = &*order;
-        let own = own_folders::show(stage, &order.mounts, &user.home, ids.as_fd())?;
-        self.tell(&own.told);
+        let shown_own = own_folders::show(stage, &order.mounts, &user.home, ids.as_fd())?;
+        self.tell(&shown_own.told);
         let is_home = |(_, at, _): &(PathBuf, String, bool)| *at == user.home;
-        let has_home = own.binds.iter().any(is_home);
+        let has_home = shown_own.binds.iter().any(is_home);
         let directory = match &order.directory {
             Some(directory) => directory.clone(),
             None if has_home || rootfs::directory_inside(&root, &user.home) => user.home.clone(),
@@ -643,7 +645,7 @@ impl Shim {
                 binds.push((copy, file.at.clone(), true));
             }
         }
-        binds.extend(own.binds);
+        binds.extend(shown_own.binds);
         for (number, mount) in order.mounts.iter().enumerate() {
             if mount.by_itself {
                 continue;
@@ -690,7 +692,7 @@ impl Shim {
                 .unwrap_or(u64::MAX),
             limits: process_limits::raise(&order.ulimits),
         };
-        Ok((ground, own.home))
+        Ok((ground, shown_own.home))
     }
 
     fn default_user(&self, root: &Path, order: &ContainerSpec) -> Result<ContainerUser, ShimError> {

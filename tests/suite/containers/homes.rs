@@ -120,7 +120,7 @@ fn a_home_gives_way_and_a_session_starts_without_it() {
     assert!(fs::read_dir(&home).expect("there").next().is_none());
     // A home is closed to the user of this one.
     let mut other = ground.shell("echo started");
-    other.user = UserOrder::Named("nobody".to_owned());
+    other.user = UserOrder::Named("7:7".to_owned());
     other.mounts = mounts[..1].to_vec();
     let (record, said) = ground.run(&other);
     assert_eq!(record.code, 0, "{said}");

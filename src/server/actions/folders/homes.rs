@@ -12,7 +12,7 @@ use rules::reasons;
 use rules::session::Session;
 use store::volumes::VolumeShelf;
 
-use super::mapped_user;
+use super::{MAX_FOLDERS, mapped_user};
 use crate::Failure;
 use crate::access::Caller;
 use crate::actions::allowed;
@@ -51,7 +51,10 @@ pub(in crate::actions) fn with_those_of(
     made: Option<FolderId>,
     volumes: Option<&VolumeShelf>,
 ) -> Result<(Vec<FolderMount>, Vec<Reason>), Failure> {
-    let known = view.folders_of(owner.user)?.into_iter();
+    let known = view.folders_of(owner.user)?;
+    // A launch that did not ask for one more folder is not refused for want of its place.
+    let made = made.filter(|_| known.len() < MAX_FOLDERS);
+    let known = known.into_iter();
     let mut known: Vec<Folder> = known
         .map(|found| found.folder)
         .filter(|folder| folder.trashed_at.is_none())
