@@ -1,8 +1,8 @@
 //! Writes the files of a user into the home of a session before anything of it runs, with the session's own ids. Follows no
-//! link, leaves what a mounted folder covers alone, and what the home folder has already; never stops a start: what cannot be
+//! link, leaves what a mounted folder covers alone, and what a session changed in the home folder; never stops a start: what cannot be
 //! written is told.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
@@ -10,7 +10,8 @@ use std::path::Path;
 
 use rules::start_up::Dotfile;
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, ResolveFlags, fchmod, mkdirat, openat, openat2, unlinkat,
+    AtFlags, CWD, Mode, OFlags, ResolveFlags, XattrFlags, fchmod, fgetxattr, fsetxattr, mkdirat,
+    openat, openat2, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -18,6 +19,8 @@ use super::order::MountOrder;
 
 /// Of a directory that is made on the way.
 const DIRECTORY: u32 = 0o700;
+/// Says of a dotfile in a home that a session got it, and when: one that a session changed later is not replaced.
+const MARK: &str = "user.fardel.dotfile";
 
 /// Whose the files are, in numbers of the machine.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +72,7 @@ pub(super) fn write(
 }
 
 /// The same into the home folder, which is mounted at `mounted` on the stage and at `home` in the container: as its owner, and
-/// only what it does not have yet. What a user changed there in a session stays.
+/// only where it has no such file, or what an earlier session got. What a user changed there in a session stays.
 pub(super) fn write_mounted(
     mounted: &Path,
     home: &str,
@@ -158,15 +161,27 @@ fn put(home: BorrowedFd<'_>, file: &Dotfile, present: Present) -> io::Result<()>
         }
     }
     let make = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let made = match openat2(&directory, name, make, Mode::from_raw_mode(0o600), resolve) {
-        // It is there from an earlier session, and needs no word.
-        Err(Errno::EXIST) if is_written(directory.as_fd(), name, file, resolve) => return Ok(()),
+    let begin = || openat2(&directory, name, make, Mode::from_raw_mode(0o600), resolve);
+    let made = match begin() {
+        Err(Errno::EXIST) => match earlier(directory.as_fd(), name, file, resolve) {
+            Earlier::Same => return Ok(()),
+            Earlier::Ours => {
+                unlinkat(&directory, name, AtFlags::empty())?;
+                begin()?
+            }
+            Earlier::Changed => return Err(Errno::EXIST.into()),
+        },
         made => made?,
     };
     let mut made = File::from(made);
-    let filled = made
-        .write_all(file.content.as_bytes())
-        .and_then(|()| Ok(fchmod(&made, Mode::from_raw_mode(file.mode & 0o777))?));
+    let filled = made.write_all(file.content.as_bytes()).and_then(|()| {
+        if present == Present::Stays {
+            // Where the file system takes no mark, the file stays as it is from now on.
+            let mark = written_at(&made.metadata()?);
+            let _ = fsetxattr(&made, MARK, mark.as_bytes(), XattrFlags::empty());
+        }
+        Ok(fchmod(&made, Mode::from_raw_mode(file.mode & 0o777))?)
+    });
     if filled.is_err() {
         // Half of one would stay in a home for good.
         let _ = unlinkat(&directory, name, AtFlags::empty());
@@ -174,29 +189,51 @@ fn put(home: BorrowedFd<'_>, file: &Dotfile, present: Present) -> io::Result<()>
     filled
 }
 
-/// Whether the very content of a dotfile has its name already. Reads one byte more than that at most.
-fn is_written(
+/// What has the name of a dotfile already.
+enum Earlier {
+    /// The very file.
+    Same,
+    /// What an earlier session got, and no session changed since.
+    Ours,
+    /// Any other.
+    Changed,
+}
+
+/// Reads one byte more than the dotfile has at most.
+fn earlier(
     directory: BorrowedFd<'_>,
     name: &str,
     file: &Dotfile,
     resolve: ResolveFlags,
-) -> bool {
+) -> Earlier {
     // A pipe without a writer does not hold it up.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(opened) = openat2(directory, name, flags, Mode::empty(), resolve) else {
-        return false;
+        return Earlier::Changed;
     };
     let opened = File::from(opened);
-    let Ok(length) = u64::try_from(file.content.len()) else {
-        return false;
+    let (Ok(found), Ok(length)) = (opened.metadata(), u64::try_from(file.content.len())) else {
+        return Earlier::Changed;
     };
-    let is_alike = opened
-        .metadata()
-        .is_ok_and(|found| found.is_file() && found.len() == length);
+    if !found.is_file() {
+        return Earlier::Changed;
+    }
     let mut held = Vec::new();
-    is_alike
-        && opened.take(length + 1).read_to_end(&mut held).is_ok()
-        && held == file.content.as_bytes()
+    let is_same = found.len() == length
+        && found.mode() & 0o777 == file.mode & 0o777
+        && (&opened).take(length + 1).read_to_end(&mut held).is_ok()
+        && held == file.content.as_bytes();
+    let mut mark = [0u8; 64];
+    match fgetxattr(&opened, MARK, &mut mark[..]) {
+        _ if is_same => Earlier::Same,
+        Ok(length) if mark.get(..length) == Some(written_at(&found).as_bytes()) => Earlier::Ours,
+        _ => Earlier::Changed,
+    }
+}
+
+/// When a file was written last, and how long it is, as its mark says it.
+fn written_at(found: &Metadata) -> String {
+    format!("{}.{} {}", found.mtime(), found.mtime_nsec(), found.len())
 }
 
 /// This process as another user in the eyes of the file system, until it is dropped. It has one thread.
@@ -353,5 +390,22 @@ mod tests {
         // The next session finds what this one wrote, and says nothing of it.
         let told = write_mounted(home.path(), "/root", &files[1..2], &mounts);
         assert!(told.is_empty(), "{told:?}");
+        // A new one takes its place, where the file system keeps marks, until a session changed it.
+        let newer = [Dotfile {
+            content: "newer".into(),
+            ..file(".netrc", 0o600)
+        }];
+        let has_marks = fsetxattr(
+            File::open(home.path()).expect("opened"),
+            MARK,
+            b"-",
+            XattrFlags::empty(),
+        );
+        let told = write_mounted(home.path(), "/root", &newer, &mounts);
+        assert_eq!(told.is_empty(), has_marks.is_ok(), "{told:?}");
+        assert_eq!(read(".netrc") == "newer", has_marks.is_ok());
+        fs::write(home.path().join(".netrc"), "own").expect("written");
+        let told = write_mounted(home.path(), "/root", &newer, &mounts);
+        assert_eq!((told.len(), read(".netrc")), (1, "own".to_owned()));
     }
 }
