@@ -13,7 +13,7 @@ use rules::messages::{
     Assignment, ContainerOrder, ContainerStatus, MountSpec, NodeReport, ReportedState,
     RootFileSystem, STOP_GRACE_SECONDS, Want,
 };
-use rules::names::{BootId, ContainerName, VolumeId};
+use rules::names::{BootId, ContainerName, FolderId, VolumeId};
 use rules::reason::Reason;
 use rules::reasons;
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
@@ -453,8 +453,10 @@ impl Reconciler {
             .iter()
             .map(|mount| {
                 let made = self.mount_order(mount);
-                // What no launch asked for keeps no session from starting while a file server is away.
-                let is_spared = mount.by_itself && volume_of(&self.data, mount.folder).is_some();
+                // What no launch asked for keeps no session from starting while a file server is away, nor once a lost
+                // machine came back without its folders.
+                let is_spared = mount.by_itself
+                    && (volume_of(&self.data, mount.folder).is_some() || !self.has(mount.folder));
                 made.or_else(|reason| match is_spared {
                     true => Ok(runtime::MountOrder {
                         at: mount.at.clone(),
@@ -546,6 +548,14 @@ impl Reconciler {
         // A disk that counts by itself holds folders without what the disk of a session is made with.
         let is_held = self.scopes.enforcement().is_enforced() && scopes::missing().is_empty();
         is_held.then_some(asked.0)
+    }
+
+    /// Whether anything of a folder is on this machine: its directory, or the link to it. Costs one look.
+    fn has(&self, folder: FolderId) -> bool {
+        let inside = mounted_directory(&self.data, folder);
+        inside
+            .parent()
+            .is_some_and(|place| place.symlink_metadata().is_ok())
     }
 
     /// A folder of this machine at its place; a reason where it is not here. Never makes one: an empty folder in the place
