@@ -1,8 +1,6 @@
 //! A volume: a mounted file system that folders lie on. Says what one is, which users may make folders there, and what its
 //! state lets be done. Looks at no disk. The box's own disk is none: it is there without a row.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::grants::GrantScope;
@@ -12,6 +10,7 @@ use crate::refusal::Refusal;
 use crate::refusals;
 use crate::tenancy::{DomainId, ProjectId};
 use crate::units::Timestamp;
+pub use crate::workload::mount::MappedUser;
 
 /// What the box's own disk is called where volumes are named.
 pub const DEFAULT_VOLUME: &str = "default";
@@ -21,47 +20,6 @@ pub const MAX_VOLUME_PATH: usize = 1024;
 pub const MAX_VOLUMES: usize = 32;
 /// Domains and projects that one volume names. Higher: its row grows, which each list reads. Lower: a site opens it to all.
 pub const MAX_VOLUME_TENANTS: usize = 100;
-
-/// The first id of the machine that a volume may map user 1000 to. Lower: ids of the machine's own services.
-pub const FIRST_MAPPED_ID: u32 = 1000;
-/// The last one. Much higher: ids that sessions have by themselves.
-pub const LAST_MAPPED_ID: u32 = 999_999_999;
-
-/// The user and the group that user 1000 and group 1000 of a session are on a volume whose file system has no id-mapped
-/// mounts, such as NFS. All others of the session have no rights there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MappedUser {
-    pub uid: u32,
-    pub gid: u32,
-}
-
-impl MappedUser {
-    /// Reads `UID` or `UID:GID`; a group that is left out has the number of the user.
-    ///
-    /// Errors: `volume.mapped-user`.
-    pub fn parse(typed: &str) -> Result<Self, Refusal> {
-        let number = |text: &str| {
-            let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
-            let number = text.parse::<u32>().ok().filter(|_| is_plain);
-            number.filter(|id| (FIRST_MAPPED_ID..=LAST_MAPPED_ID).contains(id))
-        };
-        let (user, group) = typed.split_once(':').unwrap_or((typed, typed));
-        match (number(user), number(group)) {
-            (Some(uid), Some(gid)) => Ok(Self { uid, gid }),
-            _ => {
-                let refusal = refusals::volume_mapped_user(FIRST_MAPPED_ID, LAST_MAPPED_ID);
-                Err(refusal.at("/mapped_user"))
-            }
-        }
-    }
-}
-
-impl fmt::Display for MappedUser {
-    /// As `parse` reads it.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.uid, self.gid)
-    }
-}
 
 /// What a look at a volume found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -218,31 +176,6 @@ mod tests {
             scope: GrantScope::Project(project),
         }]);
         assert!(of_project.admits(&member));
-    }
-
-    #[test]
-    fn a_mapped_user_is_none_of_the_machines_own_and_none_of_a_session() {
-        let read = |text: &str| MappedUser::parse(text).map(|user| (user.uid, user.gid));
-        assert_eq!(read("5000").ok(), Some((5000, 5000)));
-        assert_eq!(read("5000:100000").ok(), Some((5000, 100_000)));
-        let user = MappedUser::parse("1000:1001").expect("good");
-        assert_eq!(MappedUser::parse(&user.to_string()).ok(), Some(user));
-        for bad in [
-            "",
-            "0",
-            "999",
-            "5000:0",
-            "5000:",
-            "-1",
-            "+5000",
-            "05000",
-            "1000000000",
-            "a",
-            "5000:5000:5000",
-        ] {
-            let refused = MappedUser::parse(bad).expect_err(bad);
-            assert_eq!(refused.code, "volume.mapped-user", "{bad}");
-        }
     }
 
     #[test]

@@ -9,7 +9,6 @@ use super::spec::hidden;
 use crate::names::FolderId;
 use crate::refusal::Refusal;
 use crate::refusals;
-use crate::volume::MappedUser;
 
 /// Characters of a folder's name. Higher: a path inside is long. Lower: names of data sets do not fit.
 pub const MAX_FOLDER_NAME: usize = 64;
@@ -33,6 +32,47 @@ const KEPT_DIRECTORIES: [&str; 14] = [
     "bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "opt", "proc", "run", "sbin",
     "sys", "usr",
 ];
+
+/// The first id of the machine that a volume may map user 1000 to. Lower: ids of the machine's own services.
+pub const FIRST_MAPPED_ID: u32 = 1000;
+/// The last one. Much higher: ids that sessions have by themselves.
+pub const LAST_MAPPED_ID: u32 = 999_999_999;
+
+/// The user and the group that user 1000 and group 1000 of a session are on a volume whose file system has no id-mapped
+/// mounts, such as NFS. All others of the session have no rights there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MappedUser {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl MappedUser {
+    /// Reads `UID` or `UID:GID`; a group that is left out has the number of the user.
+    ///
+    /// Errors: `volume.mapped-user`.
+    pub fn parse(typed: &str) -> Result<Self, Refusal> {
+        let number = |text: &str| {
+            let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+            let number = text.parse::<u32>().ok().filter(|_| is_plain);
+            number.filter(|id| (FIRST_MAPPED_ID..=LAST_MAPPED_ID).contains(id))
+        };
+        let (user, group) = typed.split_once(':').unwrap_or((typed, typed));
+        match (number(user), number(group)) {
+            (Some(uid), Some(gid)) => Ok(Self { uid, gid }),
+            _ => {
+                let refusal = refusals::volume_mapped_user(FIRST_MAPPED_ID, LAST_MAPPED_ID);
+                Err(refusal.at("/mapped_user"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for MappedUser {
+    /// As `parse` reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.uid, self.gid)
+    }
+}
 
 /// What a folder is called: 1 to 64 characters, no `/`, no `:`, none hidden and no blank at its ends. One with a dot at its
 /// begin is mounted by itself, in the home of each session of its owner.
@@ -509,6 +549,31 @@ mod tests {
         let two = vec![elsewhere(3, 5000, "/a"), elsewhere(4, 5001, "/b")];
         let refused = mount_plan(two).expect_err("two users");
         assert_eq!(refused.code, "mount.mapped-users");
+    }
+
+    #[test]
+    fn a_mapped_user_is_none_of_the_machines_own_and_none_of_a_session() {
+        let read = |text: &str| MappedUser::parse(text).map(|user| (user.uid, user.gid));
+        assert_eq!(read("5000").ok(), Some((5000, 5000)));
+        assert_eq!(read("5000:100000").ok(), Some((5000, 100_000)));
+        let user = MappedUser::parse("1000:1001").expect("good");
+        assert_eq!(MappedUser::parse(&user.to_string()).ok(), Some(user));
+        for bad in [
+            "",
+            "0",
+            "999",
+            "5000:0",
+            "5000:",
+            "-1",
+            "+5000",
+            "05000",
+            "1000000000",
+            "a",
+            "5000:5000:5000",
+        ] {
+            let refused = MappedUser::parse(bad).expect_err(bad);
+            assert_eq!(refused.code, "volume.mapped-user", "{bad}");
+        }
     }
 
     #[test]
