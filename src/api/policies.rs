@@ -30,6 +30,10 @@ pub struct PolicyView {
     #[serde(default)]
     #[schema(required = true)]
     pub no_inner_door: bool,
+    /// Sessions under it have no home folder and no dot-folders by themselves.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub no_home: bool,
     /// What it is attached to, the widest first.
     pub uses: Vec<PolicyUseView>,
     /// Version, and ETag.
@@ -194,6 +198,9 @@ pub struct NewPolicyBody {
     /// Close the inner doors of sessions under it.
     #[serde(default)]
     pub no_inner_door: bool,
+    /// Let sessions under it have no home folder and no dot-folders by themselves.
+    #[serde(default)]
+    pub no_home: bool,
 }
 
 /// What is left out stays; `limits` and `egress` are replaced as a whole.
@@ -209,6 +216,7 @@ pub struct PolicyPatchBody {
     pub egress: Option<Object<EgressBody>>,
     pub sudo: Option<bool>,
     pub no_inner_door: Option<bool>,
+    pub no_home: Option<bool>,
 }
 
 /// What a policy is attached to, or detached from.

@@ -47,6 +47,8 @@ pub struct Settings {
     pub tls: TlsMode,
     /// Offer the machine's own programs as the environment `host`.
     pub host_environment: bool,
+    /// Sessions have the home of their owner by themselves, and the owner's folders whose names begin with a dot.
+    pub homes: bool,
     /// Cores sessions may have in all, as text like `3.5`; None: all the machine has.
     pub cpu: Option<String>,
     /// Memory sessions may have in all, as text like `48g`; None: all but a reserve.
@@ -334,6 +336,15 @@ pub const KEYS: &[SettingKey] = &[
         example: "",
         needs_restart: true,
         about: "offer the machine's own programs as the environment host",
+    },
+    SettingKey {
+        key: "homes",
+        variable: "FARDEL_HOMES",
+        kind: SettingType::Flag,
+        default: "true",
+        example: "",
+        needs_restart: false,
+        about: "each session has the home folder of its owner, and the owner's folders whose names begin with a dot",
     },
     SettingKey {
         key: "cpu",
@@ -1025,6 +1036,7 @@ pub struct SettingsLayer {
     pub listen_ssh: Option<String>,
     pub tls: Option<String>,
     pub host_environment: Option<bool>,
+    pub homes: Option<bool>,
     pub cpu: Option<String>,
     pub memory: Option<String>,
     pub simulate_gpus: Option<String>,
@@ -1343,6 +1355,7 @@ impl From<Settings> for LoadedSettings {
             listen_ssh: settings.listen_ssh.map(|address| address.to_string()),
             tls: Some(settings.tls.word().to_owned()),
             host_environment: Some(settings.host_environment),
+            homes: Some(settings.homes),
             cpu: settings.cpu.clone(),
             memory: settings.memory.clone(),
             simulate_gpus: settings.simulate_gpus.clone(),
@@ -1687,6 +1700,7 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
         host_environment: layer
             .host_environment
             .ok_or_else(|| missing("host_environment"))?,
+        homes: layer.homes.ok_or_else(|| missing("homes"))?,
         cpu: layer.cpu,
         memory: layer.memory,
         simulate_gpus: layer.simulate_gpus.filter(|text| !text.is_empty()),

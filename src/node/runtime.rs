@@ -71,6 +71,7 @@ mod loader;
 mod logs;
 mod mounts;
 mod order;
+mod own_folders;
 mod proc_files;
 mod process_limits;
 mod processes;
@@ -486,7 +487,7 @@ impl Runtime {
     pub fn writable_folders(&self, name: &RuntimeName) -> BTreeSet<PathBuf> {
         let launch = LaunchFile::read(&self.shared.directory(name));
         let mounts = launch.map_or_else(|_| Vec::new(), |launch| launch.order.mounts);
-        let is_meant = |mount: &MountOrder| !mount.read_only && !mount.on_volume;
+        let is_meant = |mount: &MountOrder| !(mount.read_only || mount.on_volume || mount.away);
         let written = mounts.into_iter().filter(is_meant);
         written.map(|mount| mount.from).collect()
     }

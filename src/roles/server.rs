@@ -126,6 +126,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     server.bring_diagnostics(super::diagnostics::runner(&settings, file));
     let machine = open_machine(&settings, &server, clock)?;
     server.bring_scopes(machine.scopes());
+    server.give_homes();
     let streams: Arc<dyn Streams> =
         Arc::new(StreamRouter::to(&server, server.node(), machine.streams()));
     server.bring_streams(Arc::clone(&streams));

@@ -16,7 +16,7 @@ use rules::folder_path::{FolderPath, MAX_FOLDER_PATH};
 use rules::names::{FolderId, VolumeId};
 use rules::refusals;
 use rules::units::{Bytes, Timestamp};
-use rules::volume::VolumeState;
+use rules::volume::{MappedUser, VolumeState};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, XattrFlags, openat2};
 use rustix::io::Errno;
 use uuid::Uuid;
@@ -231,10 +231,15 @@ impl FolderStore {
     }
 
     /// Makes the directory of a folder on a volume, as `create` does on the disk of the data directory. It is held to no limit
-    /// there.
+    /// there. `mapped`: whose it is where the volume has no id-mapped mounts.
     ///
     /// Errors: `volume.absent`, `volume.hung`, each carried.
-    pub fn create_on(&self, volume: VolumeId, id: FolderId) -> io::Result<()> {
+    pub fn create_on(
+        &self,
+        volume: VolumeId,
+        id: FolderId,
+        mapped: Option<MappedUser>,
+    ) -> io::Result<()> {
         let open = self.volumes.enter(volume)?;
         let place = directory(&self.folders, id);
         let shard = place.parent().unwrap_or(&self.folders);
@@ -254,7 +259,14 @@ impl FolderStore {
             make(&open.path().join(&step))?;
             open.directory(&step)?;
         }
-        open_to_all(&data)?;
+        match mapped.filter(|_| rustix::process::geteuid().is_root()) {
+            // Others would leave files there whose owners are ids of one session: they are strangers.
+            Some(user) => {
+                chown(&data, Some(user.uid), Some(user.gid))?;
+                fs::set_permissions(&data, Permissions::from_mode(0o770))?;
+            }
+            None => open_to_all(&data)?,
+        }
         let top = open.path();
         let all = top.join(FOLDERS);
         for changed in [
@@ -1204,7 +1216,7 @@ mod tests {
         let below = data.path().join("mnt");
         fs::create_dir(&below).expect("made");
         store.volumes().keep(volume, &below).expect("kept");
-        let error = store.create_on(volume, ID).expect_err("not mounted");
+        let error = store.create_on(volume, ID, None).expect_err("not mounted");
         let told = crate::volumes::refusal_of(&error).map(|refusal| refusal.code);
         assert_eq!(told.as_deref(), Some("volume.absent"));
         let place = directory(&data.path().join(FOLDERS), ID);

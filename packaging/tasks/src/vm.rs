@@ -31,6 +31,7 @@ mod trouble;
 mod upgrade;
 mod vm_cluster;
 mod vm_cluster_network;
+mod volumes;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,6 +56,7 @@ usage: cargo ci vm root [--suite NAME]
        cargo ci vm airgap [--suite NAME] [--binary FILE]
        cargo ci vm restore [--binary FILE]
        cargo ci vm trouble [--binary FILE]
+       cargo ci vm volumes [--binary FILE]
        cargo ci vm network [--binary FILE]
        cargo ci vm processors [--binary FILE]
        cargo ci vm cluster [--nodes NUMBER] [--memory MIB] [--limit SECONDS] [--share NAME=FOLDER]...
@@ -68,6 +70,7 @@ usage: cargo ci vm root [--suite NAME]
   processors  shares, sets of processors and pressure under Debian's own kernel (in QEMU)
   restore   one guest is lost, another takes its place; 10,000 users and a million events
   trouble   full disk, broken settings, taken port, foreign state, NFS, wrong clock, under the real units
+  volumes   a file server is gone for ten minutes: only the sessions on its share wait
   network   another address by the console, taken back by itself unless it is kept
   power-cut the power goes, again and again; nothing acknowledged may be lost
   run       boot, run SCRIPT inside as root, and end with its code
@@ -161,6 +164,9 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
                 }
                 Kind::Network => network::run(&root, &Packages::one(&binary)?)?,
                 Kind::Trouble => trouble::run(&root, &Packages::two(&binary)?)?,
+                Kind::Volumes => {
+                    volumes::run(&root, &Packages::one(&binary)?, volumes::PROMISED)?;
+                }
                 Kind::PowerCut => {
                     power_cut::run(&root, &Packages::one(&binary)?, trial.cuts, trial.seed)?;
                 }
@@ -232,6 +238,9 @@ pub(crate) fn nightly(gate: &mut Gate) {
     });
     gate.stage("vm: network", || network::run(&Root::ready()?, &packages));
     gate.stage("vm: trouble", || trouble::run(&Root::ready()?, &packages));
+    gate.stage("vm: volumes", || {
+        volumes::run(&Root::ready()?, &packages, volumes::SHORT)
+    });
 }
 
 /// What runs inside a guest; asked for by scripts of scenarios only.
@@ -272,6 +281,7 @@ enum Kind {
     Processors,
     Restore,
     Trouble,
+    Volumes,
     Network,
     PowerCut,
 }
@@ -291,6 +301,7 @@ fn verb(words: &[&str], came_from: &Path) -> Option<Verb> {
         ["restore", rest @ ..] => trial(Kind::Restore, rest, came_from).map(Verb::Trial),
         ["network", rest @ ..] => trial(Kind::Network, rest, came_from).map(Verb::Trial),
         ["trouble", rest @ ..] => trial(Kind::Trouble, rest, came_from).map(Verb::Trial),
+        ["volumes", rest @ ..] => trial(Kind::Volumes, rest, came_from).map(Verb::Trial),
         ["power-cut", rest @ ..] => trial(Kind::PowerCut, rest, came_from).map(Verb::Trial),
         _ => None,
     }

@@ -562,6 +562,9 @@ pub struct LaunchArguments {
     /// Start without your dotfiles, your start-up script and your variables
     #[arg(long)]
     pub without_startup: bool,
+    /// Start without your home folder and your folders whose names begin with a dot
+    #[arg(long)]
+    pub no_home: bool,
     /// Let `fardel exec --user root` be root inside, where a policy allows it and the session's user is another one
     #[arg(long)]
     pub sudo: bool,
@@ -1925,6 +1928,8 @@ pub enum PolicyCommand {
         sudo: SudoFlags,
         #[command(flatten)]
         inner_door: InnerDoorFlags,
+        #[command(flatten)]
+        home: HomeFlags,
     },
     /// Change limits of a policy; the value none takes a limit out
     Set {
@@ -1938,6 +1943,8 @@ pub enum PolicyCommand {
         sudo: SudoFlags,
         #[command(flatten)]
         inner_door: InnerDoorFlags,
+        #[command(flatten)]
+        home: HomeFlags,
     },
     /// Remove policies that are attached to nothing
     Rm {
@@ -2159,6 +2166,17 @@ pub struct InnerDoorFlags {
     /// Let the policy no longer close inner doors
     #[arg(long, conflicts_with = "no_inner_door")]
     pub inner_door: bool,
+}
+
+/// Whether sessions under a policy have a home by themselves.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct HomeFlags {
+    /// Let sessions have no home folder and no dot-folders by themselves
+    #[arg(long)]
+    pub no_home: bool,
+    /// Let the policy say nothing of home folders
+    #[arg(long, conflicts_with = "no_home")]
+    pub home: bool,
 }
 
 /// What a policy is attached to; the site when nothing is named.
@@ -3298,7 +3316,7 @@ pub enum VolumeCommand {
     /// Make a mounted file system a volume; it is empty, or was one before
     #[command(after_help = "Example:\n  \
         mount -t nfs filer:/export/big /mnt/big\n  \
-        fardel volume add big /mnt/big --domain biology\n  \
+        fardel volume add big /mnt/big --domain biology --mapped-user 5000\n  \
         fardel folder create data --volume big")]
     Add {
         #[arg(value_name = "NAME")]
@@ -3306,6 +3324,9 @@ pub enum VolumeCommand {
         /// Directory that it is mounted on
         #[arg(value_name = "DIRECTORY")]
         path: String,
+        /// User, and group, of the file system that user 1000 of a session is there, where it has no id-mapped mounts (NFS)
+        #[arg(long, value_name = "UID[:GID]")]
+        mapped_user: Option<String>,
         /// For the users of this domain; for all users when no domain and no project is named
         #[arg(long, value_name = "DOMAIN")]
         domain: Vec<String>,

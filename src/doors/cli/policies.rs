@@ -5,7 +5,9 @@ use hyper::Method;
 use rules::units::{Bytes, CpuShare, GpuShare};
 use serde_json::{Map, Value, json};
 
-use super::args::{EgressFlags, InnerDoorFlags, LimitFlags, PolicyCommand, PolicyPlace, SudoFlags};
+use super::args::{
+    EgressFlags, HomeFlags, InnerDoorFlags, LimitFlags, PolicyCommand, PolicyPlace, SudoFlags,
+};
 use super::client::{Extra, HttpClient, encoded};
 use super::error::CliError;
 use super::output::OutputStyle;
@@ -31,11 +33,13 @@ pub(super) async fn policy(
             egress,
             sudo,
             inner_door,
+            home,
         } => {
             let mut body = json!({"name": name, "limits": said(&limits, Map::new())?});
             put_egress(&mut body, &egress, &Value::Null);
             put_sudo(&mut body, sudo);
             put_inner_door(&mut body, inner_door);
+            put_home(&mut body, home);
             let made = client.send::<PolicyView>("/api/v1/policies", &body).await?;
             print(&view.said(&made.body, &made.read.name)?);
         }
@@ -45,6 +49,7 @@ pub(super) async fn policy(
             egress,
             sudo,
             inner_door,
+            home,
         } => {
             let now = client
                 .call(Method::GET, &path(&policy), Extra::default())
@@ -56,6 +61,7 @@ pub(super) async fn policy(
             put_egress(&mut body, &egress, &now["egress"]);
             put_sudo(&mut body, sudo);
             put_inner_door(&mut body, inner_door);
+            put_home(&mut body, home);
             let mut extra = Extra::json(&body).header("If-Match", tag);
             extra.content_type = Some("application/merge-patch+json");
             let changed = client.call(Method::PATCH, &path(&policy), extra).await?;
@@ -137,6 +143,13 @@ fn put_sudo(body: &mut Value, flags: SudoFlags) {
 fn put_inner_door(body: &mut Value, flags: InnerDoorFlags) {
     if flags.inner_door || flags.no_inner_door {
         body["no_inner_door"] = flags.no_inner_door.into();
+    }
+}
+
+/// The same of homes.
+fn put_home(body: &mut Value, flags: HomeFlags) {
+    if flags.home || flags.no_home {
+        body["no_home"] = flags.no_home.into();
     }
 }
 

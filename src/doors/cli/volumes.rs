@@ -26,10 +26,15 @@ pub(super) async fn volume(
         VolumeCommand::Add {
             name,
             path,
+            mapped_user,
             domain,
             project,
         } => {
-            let body = json!({"name": name, "path": path, "domains": domain, "projects": project});
+            let mut body =
+                json!({"name": name, "path": path, "domains": domain, "projects": project});
+            if let Some(user) = mapped_user {
+                body["mapped_user"] = user.into();
+            }
             let made = client.send::<VolumeView>(PATH, &body).await?;
             print(&view.said(&made.body, &made.read.name)?);
         }

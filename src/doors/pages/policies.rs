@@ -91,6 +91,8 @@ pub struct PolicyPage {
     pub sudo: bool,
     /// Sessions under it have no inner door.
     pub no_inner_door: bool,
+    /// Sessions under it have no home by themselves.
+    pub no_home: bool,
     pub uses: Vec<UseRow>,
     pub levels: Vec<Choice>,
     pub subject: String,
@@ -400,6 +402,7 @@ async fn create(
         egress: EgressBody::default(),
         sudo: false,
         no_inner_door: false,
+        no_home: false,
     };
     match policies::create(&console.server, &caller, asked).await {
         Ok(made) => {
@@ -532,6 +535,7 @@ async fn page(
         name: policy.name.clone(),
         sudo: policy.sudo,
         no_inner_door: policy.no_inner_door,
+        no_home: policy.no_home,
         groups: vec![
             group(LimitKind::Held, t.policies_held(), t.policies_held_lead()),
             group(LimitKind::Each, t.policies_each(), t.policies_each_lead()),
@@ -746,6 +750,7 @@ impl SentPolicy {
             // A browser sends a box only where it is ticked.
             sudo: Some(!self.named("sudo").is_empty()),
             no_inner_door: Some(!self.named("no_inner_door").is_empty()),
+            no_home: Some(!self.named("no_home").is_empty()),
         })
     }
 

@@ -91,6 +91,7 @@ const GROUPS: [(&str, &[&str]); 12] = [
             "cpu",
             "memory",
             "host_environment",
+            "homes",
             "reservation_notice_hours",
             "keep_days",
         ],
@@ -470,7 +471,7 @@ fn row(t: Text, standing: &SettingStanding, typed: Option<String>) -> SettingRow
         "gpu_spreading" => &["pack", "spread", "roundrobin"],
         "second_factor" => &["optional", "required"],
         "sign_ins_full" => &["end-oldest", "refuse"],
-        "log_json" | "password_change_first" | "ldap_start_tls" => &["true", "false"],
+        "homes" | "log_json" | "password_change_first" | "ldap_start_tls" => &["true", "false"],
         _ => &[],
     };
     SettingRow {
@@ -544,6 +545,7 @@ fn name(t: Text, key: &str) -> &'static str {
         "listen_ssh" => t.setting_name_listen_ssh(),
         "tls" => t.setting_name_tls(),
         "host_environment" => t.setting_name_host_environment(),
+        "homes" => t.setting_name_homes(),
         "cpu" => t.setting_name_cpu(),
         "memory" => t.setting_name_memory(),
         "simulate_gpus" => t.setting_name_simulate_gpus(),
@@ -644,6 +646,7 @@ fn about(t: Text, key: &str) -> &'static str {
         "listen_ssh" => t.setting_listen_ssh(),
         "tls" => t.setting_tls(),
         "host_environment" => t.setting_host_environment(),
+        "homes" => t.setting_homes(),
         "cpu" => t.setting_cpu(),
         "memory" => t.setting_memory(),
         "simulate_gpus" => t.setting_simulate_gpus(),

@@ -70,6 +70,8 @@ pub struct NewVolumeForm {
     pub domains: String,
     /// Names of projects, the same way.
     pub projects: String,
+    /// Of a file system without id-mapped mounts.
+    pub mapped_user: String,
 }
 
 pub(super) fn router() -> Router<PagesContext> {
@@ -129,6 +131,10 @@ fn line(visit: &RequestContext, one: VolumeView, may_change: bool) -> VolumeLine
         (Some(_), true) => t.volumes_everyone().to_owned(),
         (Some(_), false) => named.join(", "),
     };
+    let access = match &one.mapped_user {
+        Some(user) => format!("{access} · {}", t.volumes_mapped(user)),
+        None => access,
+    };
     VolumeLine {
         here: format!("{PATH}/{}", one.id),
         name: one.name,
@@ -160,6 +166,7 @@ async fn make(
         path: form.path.trim().to_owned(),
         domains: words(&form.domains),
         projects: words(&form.projects),
+        mapped_user: Some(form.mapped_user.trim().to_owned()).filter(|user| !user.is_empty()),
     };
     let refusal = match volumes::create(&console.server, &caller, asked, None).await {
         Ok(made) => return responses::see_with(PATH, "volume-added", &made.value.name),

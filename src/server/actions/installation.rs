@@ -166,6 +166,7 @@ pub async fn test(server: &Server, caller: &Caller, image: &str) -> Result<Sessi
         "labels": {"purpose": "installation-test"},
         "resources": {"cpu": 0.5, "memory": TEST_MEMORY_KIB << 10},
         "max_runtime_seconds": 60,
+        "without_home": true,
     });
     let order: LaunchRequest = serde_json::from_value(order)
         .map_err(|error| ServerFault::new("write the test's order", error))?;

@@ -81,6 +81,7 @@ pub async fn create(
                 egress,
                 sudo: asked.sudo,
                 no_inner_door: asked.no_inner_door,
+                no_home: asked.no_home,
                 generation: 1,
             };
             rows.insert_policy(&policy)?;
@@ -146,6 +147,7 @@ struct PolicyChange {
     egress: Option<Option<EgressPolicy>>,
     sudo: Option<bool>,
     no_inner_door: Option<bool>,
+    no_home: Option<bool>,
     if_match: Option<u64>,
 }
 
@@ -159,6 +161,7 @@ impl PolicyChange {
             egress: egress.transpose()?,
             sudo: patch.sudo,
             no_inner_door: patch.no_inner_door,
+            no_home: patch.no_home,
             if_match,
         })
     }
@@ -183,6 +186,7 @@ fn changed(
         egress: wanted.egress.unwrap_or_else(|| policy.egress.clone()),
         sudo: wanted.sudo.unwrap_or(policy.sudo),
         no_inner_door: wanted.no_inner_door.unwrap_or(policy.no_inner_door),
+        no_home: wanted.no_home.unwrap_or(policy.no_home),
         ..policy.clone()
     };
     if changed == policy {
@@ -195,7 +199,8 @@ fn changed(
     let is_renamed = changed.limits == policy.limits
         && changed.egress == policy.egress
         && changed.sudo == policy.sudo
-        && changed.no_inner_door == policy.no_inner_door;
+        && changed.no_inner_door == policy.no_inner_door
+        && changed.no_home == policy.no_home;
     let (before, after) = match is_renamed {
         true => (policy.name.clone(), changed.name.clone()),
         false => (told(&policy), told(&changed)),
@@ -427,7 +432,8 @@ fn told(policy: &PolicyRecord) -> String {
         .map(|egress| format!("network {}", egress.told()));
     let sudo = policy.sudo.then(|| "sudo".to_owned());
     let door = policy.no_inner_door.then(|| "no inner door".to_owned());
-    let said: Vec<String> = [Some(limits), network, sudo, door]
+    let home = policy.no_home.then(|| "no home".to_owned());
+    let said: Vec<String> = [Some(limits), network, sudo, door, home]
         .into_iter()
         .flatten()
         .filter(|words| !words.is_empty())
@@ -461,6 +467,7 @@ fn show(view: &ReadTransaction<'_>, policy: PolicyRecord) -> Result<PolicyView, 
         egress: EgressBody::from(policy.egress.as_ref()),
         sudo: policy.sudo,
         no_inner_door: policy.no_inner_door,
+        no_home: policy.no_home,
         generation: policy.generation,
     })
 }

@@ -450,7 +450,7 @@ impl FolderStore {
         let parent = top.made(&path.parent()).map_err(full)?;
         let file = OpenOptions::new().write(true).open(&part);
         let file = file.map_err(fault(doing))?;
-        give(parent.as_fd(), file.as_fd(), false).map_err(fault(doing))?;
+        give(parent.as_fd(), file.as_fd(), false, top.owner()).map_err(fault(doing))?;
         if declared.overwrite
             && let Ok(old) = rustix::fs::statat(&parent, path.name(), AtFlags::SYMLINK_NOFOLLOW)
             && FileType::from_raw_mode(old.st_mode) == FileType::RegularFile

@@ -58,6 +58,8 @@ pub(super) fn session(number: u128, folder: FolderId, script: &str) -> Container
             subpath: String::new(),
             at: "/data".to_owned(),
             read_only: false,
+            by_itself: false,
+            mapped: None,
         }],
         networks: Vec::new(),
         egress: None,

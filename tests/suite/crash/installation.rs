@@ -89,6 +89,8 @@ impl Installation {
             .env("FARDEL_DATA", self.data())
             .env("FARDEL_RUN", self.run())
             .env("FARDEL_LISTEN", "127.0.0.1:0")
+            // A home on a machine that holds limits is a file system that outlives the directory of a test.
+            .env("FARDEL_HOMES", "false")
             .envs(self.settings.iter().map(|(name, value)| (name, value)));
         command
     }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -266,4 +267,54 @@ async fn a_volume_of_a_project_is_none_for_those_outside() {
     let mkdir = format!("/api/v1/folders/{folder}/mkdir");
     let kept = the_box.post(&the_box.mina, &mkdir, json!({"path": "a"}));
     assert_eq!(kept.await.status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_mounts_folders_of_volumes_that_map_one_user_of_the_site() {
+    let test = "a_session_mounts_folders_of_volumes_that_map_one_user_of_the_site";
+    let the_box = TheBox::open().await;
+    let [first, second] = ["first", "second"].map(|name| the_box.folder.path().join(name));
+    for place in [&first, &second] {
+        fs::create_dir(place).expect("made");
+    }
+    let _unmounted = Unmounted(vec![first.clone(), second.clone()]);
+    for place in [&first, &second] {
+        if let Err(error) = tmpfs(place) {
+            skips::skip(test, &format!("nothing can be mounted: {error}"));
+            return;
+        }
+    }
+    for bad in ["0", "999", "5000:", "1000000000", "kim"] {
+        let asked = json!({"name": "big", "path": first, "mapped_user": bad});
+        let refused = the_box.post(&the_box.admin, VOLUMES, asked).await;
+        assert_eq!(refused.short(), "422 volume.mapped-user", "{bad}");
+    }
+    for (name, place, user) in [("big", &first, "5000:5001"), ("other", &second, "6000")] {
+        let asked = json!({"name": name, "path": place, "mapped_user": user});
+        let made = the_box.post(&the_box.admin, VOLUMES, asked).await;
+        assert_eq!(made.status, 201, "{}", made.short());
+        let asked = json!({"name": format!("on-{name}"), "volume": name});
+        let made = the_box.post(&the_box.mina, "/api/v1/folders", asked).await;
+        assert_eq!(made.status, 201, "{}", made.short());
+    }
+    let path = format!("{VOLUMES}/big");
+    let shown = the_box.get(&the_box.admin, &path).await.json();
+    assert_eq!(shown["mapped_user"], "5000:5001");
+    let shown = the_box.get(&the_box.mina, &path).await.json();
+    assert!(shown["mapped_user"].is_null(), "{shown}");
+    // What the server makes there is that user's, too.
+    let body = json!({"path": "a"});
+    let made = the_box
+        .post(&the_box.mina, "/api/v1/folders/on-big/mkdir", body)
+        .await;
+    assert!(made.short().starts_with("201"), "{}", made.short());
+    let folder = the_box.get(&the_box.mina, "/api/v1/folders/on-big").await;
+    let id = folder.json()["id"].as_str().expect("an id").to_owned();
+    let shard = first.join("folders").join(&id[id.len() - 2..]).join(&id);
+    let owner = fs::metadata(shard.join("data/a")).expect("there");
+    assert_eq!((owner.uid(), owner.gid()), (5000, 5001));
+    let both = json!({"kind": "batch", "command": ["true"],
+        "mounts": [{"folder": "on-big"}, {"folder": "on-other"}]});
+    let refused = the_box.post(&the_box.mina, "/api/v1/sessions", both).await;
+    assert_eq!(refused.short(), "409 mount.mapped-users");
 }

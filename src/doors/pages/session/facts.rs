@@ -395,6 +395,9 @@ pub(super) fn settings(
             Some(owner) => format!("{owner}/{mount}"),
             None => mount.to_string(),
         };
+        if mount.by_itself {
+            told.push_str(&format!(" · {}", t.settings_mount_by_itself()));
+        }
         if mount.over_limit {
             told.push_str(&format!(" · {}", t.settings_mount_held()));
         }

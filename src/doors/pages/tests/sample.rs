@@ -2223,6 +2223,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
             name: "vit-ablation-2".into(),
             replicas: "1".into(),
             offers_sudo: true,
+            has_homes: true,
             ..LaunchFields::default()
         },
         texts: LaunchTexts::default().boxes(t),
