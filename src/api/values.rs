@@ -167,6 +167,7 @@ words! {
 words! {
     StorageEnforcementShape as StorageEnforcement of StorageEnforcement {
         Native,
+        Pool,
         Image,
         Counted,
     }

@@ -181,6 +181,7 @@ impl Reconciler {
                 self.sweep_images();
                 let used = self.mounted_scopes(|_| true);
                 self.scopes.release_idle(&used, scopes::IDLE);
+                self.scopes.tend_pool();
             }
             let pause = pace.saturating_sub(beat.elapsed());
             let now = Instant::now();

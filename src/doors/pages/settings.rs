@@ -88,6 +88,7 @@ const GROUPS: [(&str, &[&str]); 12] = [
         &[
             "cpu",
             "memory",
+            "pool_size",
             "host_environment",
             "reservation_notice_hours",
             "keep_days",
@@ -533,6 +534,7 @@ fn name(t: Text, key: &str) -> &'static str {
         "host_environment" => t.setting_name_host_environment(),
         "cpu" => t.setting_name_cpu(),
         "memory" => t.setting_name_memory(),
+        "pool_size" => t.setting_name_pool_size(),
         "simulate_gpus" => t.setting_name_simulate_gpus(),
         "driver_root" => t.setting_name_driver_root(),
         "gpu_mode" => t.setting_name_gpu_mode(),
@@ -633,6 +635,7 @@ fn about(t: Text, key: &str) -> &'static str {
         "host_environment" => t.setting_host_environment(),
         "cpu" => t.setting_cpu(),
         "memory" => t.setting_memory(),
+        "pool_size" => t.setting_pool_size(),
         "simulate_gpus" => t.setting_simulate_gpus(),
         "driver_root" => t.setting_driver_root(),
         "gpu_mode" => t.setting_gpu_mode(),

@@ -70,10 +70,19 @@ impl FoundFolder {
     ///
     /// Errors: `quota.exceeded`.
     pub(super) fn refuse_beyond_limit(&self, bytes: u64) -> Result<(), FolderError> {
+        self.refuse_beyond_limit_of(&self.own, bytes)
+    }
+
+    /// The same of what counts in one of its directories: earlier states of its files may have a limit of their own.
+    pub(super) fn refuse_beyond_limit_of(
+        &self,
+        place: &Path,
+        bytes: u64,
+    ) -> Result<(), FolderError> {
         if let (None, Some(count)) = (&self.scope, &self.count) {
             return count.limit.refuse_beyond(bytes);
         }
-        match self.room()? {
+        match self.room_of(place)? {
             Some(room) if room < bytes => Err(self
                 .exceeded(false)
                 .unwrap_or_else(|| refusals::disk_full().into())),
@@ -83,11 +92,15 @@ impl FoundFolder {
 
     /// Bytes that the owner's folders may still take; None where they lie in no scope. Costs one look at the file system.
     pub(super) fn room(&self) -> Result<Option<u64>, FolderError> {
+        self.room_of(&self.own)
+    }
+
+    fn room_of(&self, place: &Path) -> Result<Option<u64>, FolderError> {
         if self.scope.is_none() {
             return Ok(None);
         }
         // Within a scope the kernel tells of the room that its limit leaves.
-        let stat = rustix::fs::statvfs(&self.own);
+        let stat = rustix::fs::statvfs(place);
         let stat = stat.map_err(|error| fault("look at the room of a folder")(error.into()))?;
         Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize)))
     }

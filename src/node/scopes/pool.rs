@@ -1,0 +1,358 @@
+//! The pool: one XFS that counts by projects, in one file whose blocks are set aside on the disk, for the scopes of all owners. Each
+//! scope is a directory of it with a number and a limit, mounted where its folders lie while something needs it. Grows while
+//! it is in use and never shrinks.
+
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use rules::storage::{DiskRoom, MIN_POOL, PoolSetting, PoolUse, first_pool};
+use rules::units::Bytes;
+use store::quota::ScopePlace;
+use store::quota::pool::PoolPlace;
+
+use super::loop_device::{LoopDevice, attach};
+use super::project;
+
+/// Requests of `linux/xfs_fs.h`.
+const GET_GEOMETRY: libc::Ioctl = 0x8070_5864u32 as libc::Ioctl;
+const GROW: libc::Ioctl = 0x4010_586eu32 as libc::Ioctl;
+/// What is asked of the mounted pool: it counts and holds by projects, and all pools have one and the same identity.
+const OPTIONS: &str = "prjquota,nouuid";
+/// Parts of the file system that are as large as those it was made with. More: each mount reads a block of each of them. Fewer:
+/// a small pool cannot grow with its site.
+const MAX_GROUPS: u64 = 1024;
+
+/// The kernel's `struct xfs_fsop_geom_v1`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Geometry {
+    block: u32,
+    realtime_extent: u32,
+    group_blocks: u32,
+    groups: u32,
+    log_blocks: u32,
+    sector: u32,
+    inode: u32,
+    inode_percent: u32,
+    blocks: u64,
+    realtime: [u64; 2],
+    log_start: u64,
+    identity: [u8; 16],
+    rest: [u32; 7],
+}
+
+/// The kernel's `struct xfs_growfs_data`.
+#[repr(C)]
+struct Growth {
+    blocks: u64,
+    inode_percent: u32,
+}
+
+const _: () = assert!(size_of::<Geometry>() == 112);
+const _: () = assert!(size_of::<Growth>() == 16);
+
+/// The pool of one data directory.
+#[derive(Debug)]
+pub(super) struct Pool {
+    data: PathBuf,
+    place: PoolPlace,
+    setting: OnceLock<PoolSetting>,
+    /// Held while it is made, mounted, grown or let go of.
+    changing: Mutex<()>,
+}
+
+impl Pool {
+    /// Looks at nothing yet.
+    pub(super) fn of(data: &Path) -> Self {
+        Self {
+            data: data.to_owned(),
+            place: PoolPlace::of(data),
+            setting: OnceLock::new(),
+            changing: Mutex::new(()),
+        }
+    }
+
+    /// How large it is at first. The first word counts.
+    pub(super) fn set(&self, setting: PoolSetting) {
+        // A second one would be a second start of the same server, which does not happen.
+        let _ = self.setting.set(setting);
+    }
+
+    fn changing(&self) -> MutexGuard<'_, ()> {
+        // What a panic leaves is looked at again: it is mounted or not.
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn exists(&self) -> io::Result<bool> {
+        self.place.exists()
+    }
+
+    /// Whether new scopes are to lie in it: there is one, or the disk has room for one and the kernel holds it. Costs some
+    /// hundred milliseconds where there is none: it is tried out.
+    pub(super) fn is_offered(&self) -> io::Result<bool> {
+        let setting = self.setting.get().copied().unwrap_or(PoolSetting::Never);
+        if setting == PoolSetting::Never {
+            return Ok(false);
+        }
+        if self.exists()? {
+            return self.open().map(|_| true);
+        }
+        if self.first_size()?.is_none() {
+            return Ok(false);
+        }
+        self.try_out().map(|()| true)
+    }
+
+    /// None where it is not to be, or has no room.
+    fn first_size(&self) -> io::Result<Option<Bytes>> {
+        self.place.make()?;
+        let disk = self.disk()?;
+        Ok(match self.setting.get() {
+            None | Some(PoolSetting::Never) => None,
+            Some(PoolSetting::ByDisk) => first_pool(disk),
+            Some(PoolSetting::Size(size)) => (*size <= disk.free).then_some(*size),
+        })
+    }
+
+    fn disk(&self) -> io::Result<DiskRoom> {
+        let found = rustix::fs::statvfs(self.place.directory())?;
+        let bytes = |blocks: u64| Bytes(blocks.saturating_mul(found.f_frsize));
+        Ok(DiskRoom {
+            total: bytes(found.f_blocks),
+            free: bytes(found.f_bavail),
+        })
+    }
+
+    /// Mounts a small one, has it count, and removes it.
+    fn try_out(&self) -> io::Result<()> {
+        let trial = PoolPlace::trial(&self.data);
+        let clear = || -> io::Result<()> {
+            if is_mounted(&trial)? {
+                detach(&trial)?;
+            }
+            store::trees::remove(trial.directory())
+        };
+        // What an earlier try left, whose process was killed.
+        clear()?;
+        let tried = trial.write(MIN_POOL, false).and_then(|()| {
+            mount_at(&trial)?;
+            let root = File::open(trial.files())?;
+            let own = trial.files().join("own");
+            fs::create_dir(&own)?;
+            // One below those of scopes, as of any trial.
+            let number = project::FIRST - 1;
+            project::mark(&File::open(&own)?, number)?;
+            project::hold(&root, number, MIN_POOL)?;
+            project::taken(&root, number).map(drop)
+        });
+        if let Err(error) = clear() {
+            tracing::debug!(%error, "what was made to try a pool stays until the next time");
+        }
+        tried
+    }
+
+    /// The root of the pool, which is made where there is none.
+    ///
+    /// Errors: `StorageFull` where the disk has no room for one.
+    pub(super) fn ready(&self) -> io::Result<File> {
+        if !self.exists()? {
+            let _changing = self.changing();
+            // Another thread may have made it meanwhile.
+            if !self.exists()? {
+                let size = self.first_size()?.ok_or(io::ErrorKind::StorageFull)?;
+                self.place.write(size, true)?;
+                let place = self.place.image();
+                tracing::info!(pool = %place.display(), %size, "a pool for the folders of all users was made");
+            }
+        }
+        self.open()
+    }
+
+    /// The root of the pool, mounted, and as large as its file.
+    ///
+    /// Errors: `NotFound` where there is none; what the kernel says where its disk failed and sessions still have it.
+    pub(super) fn open(&self) -> io::Result<File> {
+        let _changing = self.changing();
+        if !self.exists()? {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        match is_mounted(&self.place) {
+            Ok(true) => return File::open(self.place.files()),
+            Ok(false) => {}
+            // A fault ended all work on it; the kernel mends it when it is mounted for the first time again.
+            Err(error) => {
+                tracing::warn!(%error, "the pool has a fault and is mounted once more");
+                detach(&self.place)?;
+            }
+        }
+        self.place.make()?;
+        mount_at(&self.place)?;
+        match File::open(self.place.files()).and_then(|root| self.fill(&root).map(|()| root)) {
+            Ok(root) => Ok(root),
+            Err(error) => {
+                detach(&self.place)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Grows the file system to the end of its file: a new one, and one whose growth was broken off.
+    fn fill(&self, root: &File) -> io::Result<()> {
+        let length = self.place.image().metadata()?.len();
+        let found = geometry(root)?;
+        let blocks = length / u64::from(found.block.max(1));
+        if blocks <= found.blocks {
+            return Ok(());
+        }
+        LoopDevice::below(root)?.follow_file()?;
+        let growth = Growth {
+            blocks,
+            inode_percent: found.inode_percent,
+        };
+        // SAFETY: the structure has the kernel's layout, whose size is checked above, and lives through the call.
+        let answer = unsafe { libc::ioctl(root.as_raw_fd(), GROW, &raw const growth) };
+        done(answer)
+    }
+
+    /// Makes it so large while it is in use. A loss of power leaves its file longer than it is, which the next mount mends.
+    ///
+    /// Errors: `NotFound`, `StorageFull`; nothing changed then.
+    pub(super) fn grow(&self, size: Bytes) -> io::Result<()> {
+        let root = self.open()?;
+        let _changing = self.changing();
+        self.place.lengthen(size)?;
+        self.fill(&root)
+    }
+
+    /// How large it is, and what is free. `promised`: what the caller knows.
+    pub(super) fn room(&self, promised: Bytes) -> io::Result<PoolUse> {
+        let root = self.open()?;
+        let found = rustix::fs::fstatvfs(&root)?;
+        let free = found.f_bfree.saturating_mul(found.f_frsize);
+        let size = Bytes(self.place.image().metadata()?.len());
+        let geometry = geometry(&root)?;
+        let group = u64::from(geometry.group_blocks) * u64::from(geometry.block);
+        Ok(PoolUse {
+            size,
+            used: size.saturating_sub(Bytes(free)),
+            promised,
+            bound: Bytes(group.saturating_mul(MAX_GROUPS)).max(size),
+            disk: self.disk()?,
+        })
+    }
+
+    /// Where the files of a scope lie in it.
+    fn own(&self, scope: &ScopePlace) -> io::Result<PathBuf> {
+        let name = scope.directory().file_name();
+        Ok(self
+            .place
+            .files()
+            .join(name.ok_or(io::ErrorKind::InvalidInput)?))
+    }
+
+    /// Makes the directory of a scope that was never kept as one of the pool, with its number and its limit. What lies there was
+    /// left by one that was being made, or removed.
+    pub(super) fn add(
+        &self,
+        root: &File,
+        scope: &ScopePlace,
+        number: u32,
+        limit: Bytes,
+    ) -> io::Result<()> {
+        let own = self.own(scope)?;
+        store::trees::remove(&own)?;
+        DirBuilder::new().mode(0o700).create(&own)?;
+        let directory = File::open(&own)?;
+        project::mark(&directory, number)?;
+        project::hold(root, number, limit)?;
+        directory.sync_all()?;
+        root.sync_all()
+    }
+
+    /// Mounts the directory of a scope where its folders lie.
+    pub(super) fn bind(&self, scope: &ScopePlace) -> io::Result<()> {
+        let (own, files) = (self.own(scope)?, scope.files());
+        let none = None::<&str>;
+        Ok(mount(Some(&own), &files, none, MsFlags::MS_BIND, none)?)
+    }
+
+    /// Removes what a scope has there, and its limit. Fine where there is nothing.
+    pub(super) fn remove(&self, scope: &ScopePlace, numbers: &[u32]) -> io::Result<()> {
+        let root = self.open()?;
+        store::trees::remove(&self.own(scope)?)?;
+        for number in numbers {
+            project::hold(&root, *number, Bytes::ZERO)?;
+        }
+        Ok(())
+    }
+
+    /// The highest number of what lies in it; none where it is not mounted. Costs a look at each scope.
+    pub(super) fn newest(&self) -> io::Result<Option<u32>> {
+        if !self.exists()? || !is_mounted(&self.place)? {
+            return Ok(None);
+        }
+        let mut newest = None;
+        for entry in fs::read_dir(self.place.files())? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                let number = project::mark_of(&File::open(entry.path())?)?;
+                newest = newest.max((number >= project::FIRST).then_some(number));
+            }
+        }
+        Ok(newest)
+    }
+
+    /// Takes it out of this namespace. Sessions that mount folders of it keep what they have.
+    pub(super) fn close(&self) -> io::Result<()> {
+        let _changing = self.changing();
+        match is_mounted(&self.place) {
+            Ok(false) => Ok(()),
+            _ => Ok(umount2(&self.place.files(), MntFlags::UMOUNT_NOFOLLOW)?),
+        }
+    }
+}
+
+/// Errors: what the kernel says of a file system with a fault.
+fn is_mounted(place: &PoolPlace) -> io::Result<bool> {
+    let files = match place.files().symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        files => files?,
+    };
+    Ok(place.directory().symlink_metadata()?.dev() != files.dev())
+}
+
+fn mount_at(place: &PoolPlace) -> io::Result<()> {
+    let device = attach(&place.image())?;
+    if let Err(error) = device.keep_blocks() {
+        tracing::debug!(%error, "blocks of the pool that are free may be given back to the disk");
+    }
+    let files = place.files();
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    let source = Some(&device.path);
+    mount(source, &files, Some("xfs"), flags, Some(OPTIONS))?;
+    fs::set_permissions(&files, Permissions::from_mode(0o700))
+}
+
+fn detach(place: &PoolPlace) -> io::Result<()> {
+    let flags = MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH;
+    Ok(umount2(&place.files(), flags)?)
+}
+
+fn geometry(root: &File) -> io::Result<Geometry> {
+    let mut found = Geometry::default();
+    // SAFETY: the kernel writes into a structure of its own layout, whose size is checked above.
+    let answer = unsafe { libc::ioctl(root.as_raw_fd(), GET_GEOMETRY, &raw mut found) };
+    done(answer).map(|()| found)
+}
+
+fn done(answer: i32) -> io::Result<()> {
+    match answer {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
