@@ -1,0 +1,294 @@
+//! The pool on a real disk: needs root, loop devices, and a kernel whose XFS counts by projects.
+
+use rules::storage::{MIN_POOL, StorageLevel, level};
+use store::quota::pool::PoolPlace;
+
+use super::*;
+
+/// A machine with a small pool; everything is unmounted when this goes.
+struct PoolGround {
+    scopes: Arc<NodeScopes>,
+    directory: tempfile::TempDir,
+}
+
+fn pooled(data: &Path) -> Arc<NodeScopes> {
+    let clock = Clock::set_by_hand(Timestamp::from_millis(1_000));
+    let scopes = NodeScopes::of(data.to_owned(), clock);
+    scopes.set_pool(PoolSetting::Size(MIN_POOL));
+    Arc::new(scopes)
+}
+
+impl PoolGround {
+    /// Nothing where this machine cannot, after saying so.
+    fn lay(test: &str) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            skips::skip(test, "needs root to mount a file system");
+            return None;
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+        let scopes = pooled(directory.path());
+        match scopes.pool.is_offered() {
+            Ok(true) => {}
+            Ok(false) => {
+                skips::skip(test, "this disk has no room for a pool");
+                return None;
+            }
+            Err(error) => {
+                skips::skip(test, &error.to_string());
+                return None;
+            }
+        }
+        assert_eq!(scopes.enforcement(), StorageEnforcement::Pool);
+        Some(Self { scopes, directory })
+    }
+
+    fn scope(&self, owner: UserId) -> ScopePlace {
+        ScopePlace::of(self.directory.path(), owner)
+    }
+
+    fn folders(&self) -> FolderStore {
+        let keeper: Arc<dyn ScopeKeeper> = Arc::clone(&self.scopes) as _;
+        FolderStore::limited(self.directory.path(), keeper).expect("a store")
+    }
+
+    fn restart(&mut self) {
+        self.scopes.close(&BTreeSet::new());
+        self.scopes = pooled(self.directory.path());
+    }
+
+    fn room(&self) -> PoolUse {
+        self.scopes.pool().expect("seen").expect("there is one")
+    }
+}
+
+impl Drop for PoolGround {
+    fn drop(&mut self) {
+        self.scopes.close(&BTreeSet::new());
+    }
+}
+
+#[test]
+fn a_pool_holds_each_owner_to_the_block_and_the_neighbour_goes_on() {
+    const NAME: &str = "a_pool_holds_each_owner_to_the_block_and_the_neighbour_goes_on";
+    let Some(ground) = PoolGround::lay(NAME) else {
+        return;
+    };
+    assert_eq!(ground.scopes.pool().expect("seen"), None, "not made yet");
+    let (kim, lee) = (ground.scope(KIM), ground.scope(LEE));
+    let _kim = ground.scopes.enter(&kim, Some(LIMIT)).expect("made");
+    let _lee = ground.scopes.enter(&lee, Some(LIMIT)).expect("made");
+    for scope in [&kim, &lee] {
+        assert!(scope.is_mounted() && !scope.image().exists());
+        assert_eq!(shown_size(scope), LIMIT.0);
+    }
+    let numbers = [&kim, &lee].map(|one| one.pooled().expect("kept"));
+    assert_eq!(numbers, [Some(project::FIRST), Some(project::FIRST + 1)]);
+    let written = fill(&kim.files().join("all"));
+    assert!(written <= LIMIT.0, "{written}");
+    assert!(written >= LIMIT.0 - (64 << 10), "{written}");
+    let taken = ground.scopes.measure(&kim).expect("seen").expect("known");
+    assert_eq!((taken.limit, taken.at), (LIMIT, 1_000));
+    assert!(taken.used <= LIMIT && taken.used.0 >= written, "{taken:?}");
+    assert_eq!(level(taken.used, LIMIT), StorageLevel::Full);
+    fs::write(lee.files().join("mine"), vec![1; 8 << 20]).expect("the neighbour has room");
+    fs::rename(kim.files().join("all"), kim.files().join("other")).expect("renamed");
+    fs::remove_file(kim.files().join("other")).expect("removed");
+    fs::write(kim.files().join("next"), "text").expect("there is room again");
+    // All of it was set aside.
+    let room = ground.room();
+    assert_eq!((room.size, room.promised), (MIN_POOL, LIMIT + LIMIT));
+    let image = PoolPlace::of(ground.directory.path()).image();
+    let blocks = std::os::unix::fs::MetadataExt::blocks(&image.metadata().expect("there"));
+    assert!(blocks * 512 >= MIN_POOL.0, "{blocks}");
+}
+
+#[test]
+fn a_limit_in_a_pool_goes_up_and_down_and_the_next_server_knows_it() {
+    const NAME: &str = "a_limit_in_a_pool_goes_up_and_down_and_the_next_server_knows_it";
+    let Some(mut ground) = PoolGround::lay(NAME) else {
+        return;
+    };
+    let kim = ground.scope(KIM);
+    drop(ground.scopes.enter(&kim, Some(LIMIT)).expect("made"));
+    fs::write(kim.files().join("kept"), vec![3; 48 << 20]).expect("written");
+    let lower = MIN_FOLDER_BYTES;
+    ground.scopes.hold_to(&kim, lower).expect("lower");
+    let refused = fs::write(kim.files().join("more"), vec![3; 1 << 20]);
+    let kind = refused.expect_err("beyond the limit").kind();
+    assert_eq!(kind, io::ErrorKind::StorageFull);
+    let wide = Bytes::mib(96);
+    ground.scopes.hold_to(&kim, wide).expect("higher");
+    fs::write(kim.files().join("more"), vec![3; 16 << 20]).expect("there is room");
+    // What a session that still runs holds of it, when the server has let go.
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let session = open_tree(rustix::fs::CWD, kim.files(), flags).expect("a mount");
+    ground.restart();
+    assert!(!kim.is_mounted() && !kim.is_reachable());
+    let made = rustix::fs::openat(
+        &session,
+        "later",
+        OFlags::CREATE | OFlags::WRONLY,
+        Mode::from_raw_mode(0o600),
+    );
+    drop(made.expect("the session goes on"));
+    let taken = ground.scopes.measure(&kim).expect("seen").expect("known");
+    assert!(taken.used.0 >= 64 << 20, "{taken:?}");
+    assert_eq!(taken.limit, wide);
+    let _lease = ground.scopes.enter(&kim, None).expect("it is there");
+    assert!(kim.files().join("later").is_file(), "it is one file system");
+    let kept = fs::read(kim.files().join("kept")).expect("kept");
+    assert_eq!(kept, vec![3; 48 << 20]);
+    // The next scope has the next number.
+    let lee = ground.scope(LEE);
+    drop(ground.scopes.enter(&lee, Some(LIMIT)).expect("made"));
+    assert_eq!(lee.pooled().expect("kept"), Some(project::FIRST + 1));
+    drop(session);
+}
+
+#[test]
+fn a_pool_grows_while_it_is_in_use_and_by_itself_when_it_is_short() {
+    const NAME: &str = "a_pool_grows_while_it_is_in_use_and_by_itself_when_it_is_short";
+    let Some(mut ground) = PoolGround::lay(NAME) else {
+        return;
+    };
+    let nothing = ground.scopes.grow_pool(Bytes::gib(1));
+    let kind = nothing.expect_err("there is none").kind();
+    assert_eq!(kind, io::ErrorKind::NotFound);
+    let kim = ground.scope(KIM);
+    let lease = ground.scopes.enter(&kim, Some(LIMIT)).expect("made");
+    let mut open = File::create(kim.files().join("open")).expect("made");
+    let before = ground.room();
+    let larger = Bytes::mib(640);
+    ground.scopes.grow_pool(larger).expect("the disk has room");
+    open.write_all(b"it is in use").expect("written");
+    let after = ground.room();
+    assert_eq!(after.size, larger);
+    let more = (after.size.0 - after.used.0) - (before.size.0 - before.used.0);
+    assert!(more >= 120 << 20, "{before:?} {after:?}");
+    ground
+        .scopes
+        .grow_pool(MIN_POOL)
+        .expect("it is larger already");
+    assert_eq!(ground.room().size, larger, "it never shrinks");
+    ground
+        .scopes
+        .grow_pool(Bytes(1 << 50))
+        .expect_err("no disk is so large");
+    assert_eq!(ground.room().size, larger, "as large as before");
+    // What a loss of power in between leaves: the file is longer than its file system.
+    drop((open, lease));
+    ground.restart();
+    let image = PoolPlace::of(ground.directory.path()).image();
+    let file = File::options()
+        .write(true)
+        .open(image)
+        .expect("there is one");
+    file.set_len(Bytes::mib(768).0).expect("longer");
+    drop(file);
+    drop(ground.scopes.enter(&kim, None).expect("mounted"));
+    let grown = ground.room();
+    assert_eq!(grown.size, Bytes::mib(768));
+    assert!(grown.size.0 - grown.used.0 > after.size.0 - after.used.0 + (100 << 20));
+    // Whether it may grow by itself depends on the disk; that it is asked loses nothing.
+    ground.scopes.tend_pool();
+    assert!(ground.room().size >= Bytes::mib(768));
+}
+
+#[test]
+fn earlier_states_of_files_in_a_pool_count_apart_from_the_files() {
+    const NAME: &str = "earlier_states_of_files_in_a_pool_count_apart_from_the_files";
+    let Some(ground) = PoolGround::lay(NAME) else {
+        return;
+    };
+    let folders = ground.folders();
+    let id = FolderId(Uuid::from_u128(1));
+    let limit = FolderLimit {
+        owner: KIM.into(),
+        bytes: LIMIT,
+    };
+    folders.create(id, false, Some(limit)).expect("made");
+    assert!(folders.shares_blocks(id).expect("tried"));
+    let place = mounted_directory(ground.directory.path(), id);
+    fs::write(place.join("a"), vec![5; 20 << 20]).expect("written");
+    folders.take_snapshot(id, 1, &mut |_| Ok(())).expect("made");
+    let kim = ground.scope(KIM);
+    let used = |scope| {
+        let taken = ground.scopes.measure(scope).expect("seen");
+        taken.expect("known").used.0
+    };
+    assert!((20 << 20..24 << 20).contains(&used(&kim)), "{}", used(&kim));
+    assert_eq!(kim.history().expect("kept"), Some(project::FIRST + 1));
+    // Half of the limit is for earlier states, and nothing of a second one of these stays.
+    folders
+        .take_snapshot(id, 2, &mut |_| Ok(()))
+        .expect_err("there is no room for it");
+    folders.remove_snapshot(id, 2).expect("removed");
+    fs::write(place.join("b"), vec![6; 40 << 20]).expect("the files have all of their room");
+    folders.remove_snapshot(id, 1).expect("removed");
+    fs::remove_file(place.join("b")).expect("removed");
+    // The kernel gives the room of removed files back a moment later.
+    let until = Instant::now() + Duration::from_secs(30);
+    while let Err(error) = folders.take_snapshot(id, 3, &mut |_| Ok(())) {
+        assert!(Instant::now() < until, "there is room again: {error}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    ground.scopes.hold_to(&kim, Bytes::mib(128)).expect("more");
+    folders
+        .take_snapshot(id, 4, &mut |_| Ok(()))
+        .expect("with the limit grows its half");
+}
+
+#[test]
+fn a_full_scope_of_a_pool_takes_one_more_folder_and_goes_when_it_is_empty() {
+    const NAME: &str = "a_full_scope_of_a_pool_takes_one_more_folder_and_goes_when_it_is_empty";
+    let Some(ground) = PoolGround::lay(NAME) else {
+        return;
+    };
+    let folders = ground.folders();
+    let limit = Some(FolderLimit {
+        owner: KIM.into(),
+        bytes: LIMIT,
+    });
+    let [large, home] = [1, 2].map(|number| FolderId(Uuid::from_u128(number)));
+    folders.create(large, false, limit).expect("made");
+    fill(&mounted_directory(ground.directory.path(), large).join("all"));
+    folders.create(home, true, limit).expect("the spare one");
+    assert!(folders.has(home));
+    for id in [large, home] {
+        assert_eq!(folders.throw(id).expect("thrown"), Thrown::Away);
+    }
+    folders.empty(|| true).expect("emptied");
+    let kim = ground.scope(KIM);
+    let own = PoolPlace::of(ground.directory.path())
+        .files()
+        .join(kim.directory().file_name().expect("a name"));
+    assert!(own.is_dir());
+    ground
+        .scopes
+        .remove_empty(&kim)
+        .expect("nothing lies in it");
+    assert!(!kim.directory().exists() && !own.exists());
+    assert_eq!(ground.room().promised, Bytes::ZERO);
+    // What a loss of power left of one that was being made is no part of the next.
+    fs::create_dir(&own).expect("made");
+    fs::write(own.join("left"), "text").expect("written");
+    drop(ground.scopes.enter(&kim, Some(LIMIT)).expect("made"));
+    assert!(!kim.files().join("left").exists());
+}
+
+#[test]
+fn a_machine_without_room_or_wish_for_a_pool_tries_none() {
+    let data = tempfile::tempdir().expect("a directory");
+    for setting in [PoolSetting::Never, PoolSetting::Size(Bytes(1 << 60))] {
+        let scopes = NodeScopes::of(data.path().to_owned(), Clock::system());
+        scopes.set_pool(setting);
+        assert!(!scopes.pool.is_offered().expect("looked at"), "{setting:?}");
+        assert_eq!(scopes.pool().expect("looked at"), None);
+        assert!(!has_pool(data.path()));
+        // There is nothing to do.
+        scopes.tend_pool();
+        scopes.close(&BTreeSet::new());
+    }
+    let untold = NodeScopes::of(data.path().to_owned(), Clock::system());
+    assert!(!untold.pool.is_offered().expect("nothing was said"));
+}
