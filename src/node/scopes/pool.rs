@@ -1,6 +1,6 @@
-//! The pool: one XFS that counts by projects, in one file whose blocks are set aside on the disk, for the scopes of all owners. Each
-//! scope is a directory of it with a number and a limit, mounted where its folders lie while something needs it. Grows while
-//! it is in use and never shrinks.
+//! The pool: one XFS that counts by projects, in one file whose blocks are set aside on the disk, for the scopes of all owners.
+//! Each scope is a directory of it with a number and a limit, mounted where its folders lie while something needs it. Grows
+//! while it is in use and never shrinks.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;

@@ -90,3 +90,6 @@ async fn off_thread<T: Send + 'static>(
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| ServerFault::new("look at the pool", error))?
 }
+
+#[cfg(test)]
+mod tests;
