@@ -53,6 +53,8 @@ export async function openWith(variables, ...options) {
     ...process.env,
     // Never the machine's own.
     FARDEL_CONFIG: join(folder, "fardel.toml"),
+    // A quarter of the disk for each test would be set aside where the kernel can.
+    FARDEL_POOL_SIZE: "none",
     ...variables,
     FARDEL_DATA: join(folder, "data"),
     FARDEL_RUN: join(folder, "run"),
