@@ -534,14 +534,14 @@ impl ScopeKeeper for NodeScopes {
         if !self.pool.exists()? || self.is_closed.load(Ordering::Acquire) {
             return Ok(None);
         }
-        let mut promised = Bytes::ZERO;
+        let mut promised = Vec::new();
         for (_, scope) in ScopePlace::all(&self.data)? {
             if scope.pooled()?.is_some() {
-                promised = promised + scope.limit()?.unwrap_or_default();
+                promised.extend(scope.limit()?);
             }
         }
         self.open_pool()?;
-        self.pool.room(promised).map(Some)
+        self.pool.room(promised.into_iter().sum()).map(Some)
     }
 
     fn grow_pool(&self, size: Bytes) -> io::Result<()> {
@@ -604,9 +604,12 @@ pub(crate) fn is_native(data: &Path) -> bool {
     project::is_on(data)
 }
 
-/// Whether the data directory has a pool. For `doctor`.
-pub(crate) fn has_pool(data: &Path) -> bool {
-    PoolPlace::of(data).exists().unwrap_or(false)
+/// How large the pool of a data directory is, and what of it is free while it is mounted; None where there is none. Mounts
+/// nothing. For `doctor`.
+pub(crate) fn pool_room(data: &Path) -> Option<(Bytes, Option<Bytes>)> {
+    let place = PoolPlace::of(data);
+    let size = place.image().metadata().ok()?.len();
+    Some((Bytes(size), pool::free(&place).ok().flatten()))
 }
 
 /// Whether this machine can hold limits, without trying it: what is missing, else nothing. For `doctor`.

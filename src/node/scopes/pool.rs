@@ -326,6 +326,15 @@ fn is_mounted(place: &PoolPlace) -> io::Result<bool> {
     Ok(place.directory().symlink_metadata()?.dev() != files.dev())
 }
 
+/// What is free of it; None while it is not mounted.
+pub(super) fn free(place: &PoolPlace) -> io::Result<Option<Bytes>> {
+    if !is_mounted(place)? {
+        return Ok(None);
+    }
+    let found = rustix::fs::statvfs(place.files())?;
+    Ok(Some(Bytes(found.f_bfree.saturating_mul(found.f_frsize))))
+}
+
 fn mount_at(place: &PoolPlace) -> io::Result<()> {
     let device = attach(&place.image())?;
     if let Err(error) = device.keep_blocks() {

@@ -74,8 +74,8 @@ pub async fn grow(
     Ok(PoolView::new(held, after.as_ref()))
 }
 
-/// The pool as it is now; None where there is none.
-async fn look(server: &Server) -> Result<Option<PoolUse>, Failure> {
+/// The pool as it is now; None where there is none. Costs a small read of each owner's limit.
+pub(super) async fn look(server: &Server) -> Result<Option<PoolUse>, Failure> {
     let server = server.clone();
     off_thread(move || {
         let folders = server.folders()?;

@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(&block[..4], b"XFSB");
         let word = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| block[at + byte]));
         assert_eq!(word(4), 4096, "bytes of a block");
-        let blocks = u64::from(word(8)) << 32 | u64::from(word(12));
+        let blocks = (u64::from(word(8)) << 32) | u64::from(word(12));
         (blocks * 4096, u64::from(word(84)) * 4096)
     }
 

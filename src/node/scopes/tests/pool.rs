@@ -163,6 +163,8 @@ fn a_pool_grows_while_it_is_in_use_and_by_itself_when_it_is_short() {
     open.write_all(b"it is in use").expect("written");
     let after = ground.room();
     assert_eq!(after.size, larger);
+    let seen = pool_room(ground.directory.path()).expect("there is one");
+    assert_eq!(seen, (larger, Some(Bytes(larger.0 - after.used.0))));
     let more = (after.size.0 - after.used.0) - (before.size.0 - before.used.0);
     assert!(more >= 120 << 20, "{before:?} {after:?}");
     ground
@@ -284,7 +286,7 @@ fn a_machine_without_room_or_wish_for_a_pool_tries_none() {
         scopes.set_pool(setting);
         assert!(!scopes.pool.is_offered().expect("looked at"), "{setting:?}");
         assert_eq!(scopes.pool().expect("looked at"), None);
-        assert!(!has_pool(data.path()));
+        assert_eq!(pool_room(data.path()), None);
         // There is nothing to do.
         scopes.tend_pool();
         scopes.close(&BTreeSet::new());
