@@ -198,6 +198,11 @@ impl ScopePlace {
         read(&self.directory.join(POOLED))
     }
 
+    /// Whether the scope lies in the pool. Costs one look.
+    pub fn is_pooled(&self) -> bool {
+        self.directory.join(POOLED).exists()
+    }
+
     /// Keeps that the scope lies in the pool, with its number there.
     pub fn keep_pooled(&self, project: u32) -> io::Result<()> {
         write(&self.directory, POOLED, &project)

@@ -125,6 +125,7 @@ impl FolderStore {
         let own = scope.files().join(id.to_string());
         let target = FoundFolder {
             own: own.clone(),
+            pool: self.pool_of(&scope),
             scope: Some((scope.clone(), lease)),
             volume: None,
             keeper: Arc::clone(&self.keeper),
@@ -147,7 +148,7 @@ impl FolderStore {
             _ => open_to_all(&target.data()),
         };
         opened.map_err(told)?;
-        let mut copy = TreeCopy::new(&target, &self.folders, watch);
+        let mut copy = TreeCopy::new(&target, target.disk(&self.folders), watch);
         copy.tree(&found.data(), &target.data())?;
         if found.removed().is_dir() {
             copy.tree(&found.removed(), &target.removed())?;

@@ -70,6 +70,12 @@ impl PoolPlace {
         self.directory.join(FILES)
     }
 
+    /// Whether a path is where a pool is mounted. Looks at names alone.
+    pub fn is_root(path: &Path) -> bool {
+        let [folders, pool] = PLACE;
+        path.ends_with(Path::new(folders).join(pool).join(FILES))
+    }
+
     /// Whether there is one. Errors: where the disk does not say, which is no reason to make another.
     pub fn exists(&self) -> io::Result<bool> {
         self.image().try_exists()
@@ -259,6 +265,8 @@ mod tests {
         let data = tempfile::tempdir().expect("a directory");
         let pool = PoolPlace::of(data.path());
         assert!(!pool.exists().expect("nothing there"));
+        assert!(PoolPlace::is_root(&pool.files()));
+        assert!(!PoolPlace::is_root(data.path()) && !PoolPlace::is_root(pool.directory()));
         let size = Bytes::mib(512);
         match pool.write(size, true) {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {

@@ -278,6 +278,46 @@ fn a_full_scope_of_a_pool_takes_one_more_folder_and_goes_when_it_is_empty() {
     assert!(!kim.files().join("left").exists());
 }
 
+/// Limits may add up to more than the pool: who meets its end learns that it is not their own limit.
+#[test]
+fn a_full_pool_is_told_apart_from_a_full_scope() {
+    const NAME: &str = "a_full_pool_is_told_apart_from_a_full_scope";
+    let Some(ground) = PoolGround::lay(NAME) else {
+        return;
+    };
+    let folders = ground.folders();
+    let id = FolderId(Uuid::from_u128(1));
+    let limit = FolderLimit {
+        owner: KIM.into(),
+        bytes: Bytes::gib(1),
+    };
+    folders.create(id, false, Some(limit)).expect("made");
+    let all = mounted_directory(ground.directory.path(), id).join("all");
+    let written = fill(&all);
+    assert!(written < MIN_POOL.0, "{written}");
+    let path = FolderPath::parse("new").expect("a path");
+    let upload = || {
+        let declared = DeclaredFile {
+            path: "new".to_owned(),
+            bytes: Some(64 << 20),
+            overwrite: false,
+            version: None,
+            modified_at: None,
+            by: None,
+        };
+        let now = Timestamp::from_millis(1_000);
+        let staged = folders.stage(id, &path, declared, now);
+        let refused = staged.err();
+        refused.and_then(|error| error.code().map(str::to_owned))
+    };
+    assert_eq!(upload().as_deref(), Some("pool.full"));
+    ground
+        .scopes
+        .grow_pool(Bytes::mib(768))
+        .expect("the disk has room");
+    assert_eq!(upload(), None, "there is room");
+}
+
 #[test]
 fn a_machine_without_room_or_wish_for_a_pool_tries_none() {
     let data = tempfile::tempdir().expect("a directory");
