@@ -202,6 +202,7 @@ impl LocalNode {
         })
         .map_err(NodeFault::Thread)?;
         let scopes = Arc::new(NodeScopes::of(data.clone(), clock.clone()));
+        runtime.bring_pool(Arc::clone(&scopes));
         let reconciler = Reconciler {
             runtime: Arc::clone(&runtime),
             scopes,

@@ -40,6 +40,8 @@ pub(crate) struct NodeScopes {
     /// The number that a scope was given last, where the disk or the pool counts by numbers.
     newest: Mutex<Option<u32>>,
     pool: Pool,
+    /// Held while a session is given a disk in the pool, and once what an earlier server left of such is thrown away.
+    scratches: Mutex<bool>,
     /// Once what an earlier server left mounted is known.
     adopted: Once,
     is_closed: AtomicBool,
@@ -60,6 +62,7 @@ impl NodeScopes {
     pub(crate) fn of(data: PathBuf, clock: Clock) -> Self {
         Self {
             pool: Pool::of(&data),
+            scratches: Mutex::default(),
             data,
             clock,
             enforcement: OnceLock::new(),
@@ -92,6 +95,48 @@ impl NodeScopes {
         if let Err(error) = grown {
             tracing::warn!(%error, "the pool cannot grow");
         }
+    }
+
+    /// Gives a session a disk of its own in the pool, mounted on its directory, which is there and empty. False, and nothing done,
+    /// where new scopes lie in no pool. Costs a millisecond.
+    pub(crate) fn open_scratch(&self, scratch: &ScopePlace, limit: Bytes) -> io::Result<bool> {
+        if self.enforcement.get() != Some(&StorageEnforcement::Pool) {
+            return Ok(false);
+        }
+        let root = self.pool.ready()?;
+        let mut is_swept = self
+            .scratches
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !*is_swept {
+            for left in self.pool.sessions()? {
+                if !left.is_pooled() {
+                    self.pool.throw_session(&left)?;
+                }
+            }
+            *is_swept = true;
+        }
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(scratch.directory())?;
+        let number = self.pool.open_session(&root, scratch, limit)?;
+        scratch.note_pooled(number)?;
+        Ok(true)
+    }
+
+    /// Takes what a session wrote out of the pool: one rename, after which `empty_removed` removes it. False where it lies in none.
+    pub(crate) fn throw_scratch(&self, scratch: &ScopePlace) -> io::Result<bool> {
+        if !scratch.is_pooled() {
+            return Ok(false);
+        }
+        self.open_pool()?;
+        self.pool.throw_session(scratch).map(|()| true)
+    }
+
+    /// Removes what was taken out of the pool. O(names).
+    pub(crate) fn empty_removed(&self) -> io::Result<()> {
+        self.pool.empty_removed(&self.open_pool()?)
     }
 
     /// The root of the pool. Where its disk failed, what is mounted of it goes first: then the kernel mends it.

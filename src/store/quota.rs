@@ -208,6 +208,11 @@ impl ScopePlace {
         write(&self.directory, POOLED, &project)
     }
 
+    /// The same of what has to last no longer than one session: a loss of power may forget it.
+    pub fn note_pooled(&self, project: u32) -> io::Result<()> {
+        fs::write(self.directory.join(POOLED), serde_json::to_vec(&project)?)
+    }
+
     /// The number that earlier states of its files carry; None where they have none of their own.
     pub fn history(&self) -> io::Result<Option<u32>> {
         read(&self.directory.join(HISTORY))

@@ -2,6 +2,7 @@
 //! Each scope is a directory of it with a number and a limit, mounted where its folders lie while something needs it. Grows
 //! while it is in use and never shrinks.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -26,6 +27,13 @@ const OPTIONS: &str = "prjquota,nouuid";
 /// Parts of the file system that are as large as those it was made with. More: each mount reads a block of each of them. Fewer:
 /// a small pool cannot grow with its site.
 const MAX_GROUPS: u64 = 1024;
+
+/// Where in the pool lies what single sessions write outside their folders, and what is to be removed of it.
+const SESSIONS: &str = ".sessions";
+const REMOVED: &str = ".removed";
+/// The first number of a session: far from those of scopes, and given again once nothing has it, since the kernel keeps a record
+/// of each number for good.
+const FIRST_OF_SESSIONS: u32 = project::FIRST + (1 << 30);
 
 /// The kernel's `struct xfs_fsop_geom_v1`.
 #[repr(C)]
@@ -249,10 +257,15 @@ impl Pool {
     /// Where the files of a scope lie in it.
     fn own(&self, scope: &ScopePlace) -> io::Result<PathBuf> {
         let name = scope.directory().file_name();
-        Ok(self
-            .place
-            .files()
-            .join(name.ok_or(io::ErrorKind::InvalidInput)?))
+        let name = name.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.place.files().join(name))
+    }
+
+    /// Where what a session writes lies in it.
+    fn of_session(&self, scratch: &ScopePlace) -> io::Result<PathBuf> {
+        let name = scratch.directory().file_name();
+        let name = name.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.place.files().join(SESSIONS).join(name))
     }
 
     /// Makes the directory of a scope that was never kept as one of the pool, with its number and its limit. What lies there was
@@ -264,21 +277,69 @@ impl Pool {
         number: u32,
         limit: Bytes,
     ) -> io::Result<()> {
-        let own = self.own(scope)?;
-        store::trees::remove(&own)?;
-        DirBuilder::new().mode(0o700).create(&own)?;
-        let directory = File::open(&own)?;
-        project::mark(&directory, number)?;
-        project::hold(root, number, limit)?;
-        directory.sync_all()?;
+        add(root, &self.own(scope)?, number, limit)?.sync_all()?;
         root.sync_all()
     }
 
     /// Mounts the directory of a scope where its folders lie.
     pub(super) fn bind(&self, scope: &ScopePlace) -> io::Result<()> {
-        let (own, files) = (self.own(scope)?, scope.files());
-        let none = None::<&str>;
-        Ok(mount(Some(&own), &files, none, MsFlags::MS_BIND, none)?)
+        bind(&self.own(scope)?, &scope.files())
+    }
+
+    /// Makes a directory for what a session writes, with its limit, and mounts it on the session's own, which is empty. Gives its
+    /// number. No other session is given one meanwhile. Costs a look at each session that has one.
+    pub(super) fn open_session(
+        &self,
+        root: &File,
+        scratch: &ScopePlace,
+        limit: Bytes,
+    ) -> io::Result<u32> {
+        let own = self.of_session(scratch)?;
+        let mut taken = BTreeSet::new();
+        for beside in [SESSIONS, REMOVED] {
+            let beside = self.place.files().join(beside);
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&beside)?;
+            for (_, number) in marked(&beside)? {
+                taken.insert(number);
+            }
+        }
+        let free = (FIRST_OF_SESSIONS..).find(|number| !taken.contains(number));
+        let number = free.ok_or(io::ErrorKind::StorageFull)?;
+        add(root, &own, number, limit)?;
+        bind(&own, &scratch.files())?;
+        Ok(number)
+    }
+
+    /// Takes what a session wrote out of its place: one rename. Fine where there is nothing.
+    pub(super) fn throw_session(&self, scratch: &ScopePlace) -> io::Result<()> {
+        let own = self.of_session(scratch)?;
+        let to = self.place.files().join(REMOVED);
+        match fs::rename(&own, to.join(uuid::Uuid::now_v7().to_string())) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes what was taken out of its place. O(names).
+    pub(super) fn empty_removed(&self, root: &File) -> io::Result<()> {
+        for (path, number) in marked(&self.place.files().join(REMOVED))? {
+            // First: once it is gone another session may be given the number.
+            project::hold(root, number, Bytes::ZERO)?;
+            store::trees::remove(&path)?;
+        }
+        Ok(())
+    }
+
+    /// The places of sessions that have something in it, whether they are still there or not.
+    pub(super) fn sessions(&self) -> io::Result<Vec<ScopePlace>> {
+        let all = marked(&self.place.files().join(SESSIONS))?.into_iter();
+        let names = all.filter_map(|(path, _)| Some(path.file_name()?.to_str()?.to_owned()));
+        Ok(names
+            .map(|name| ScopePlace::of_session(&self.data, &name))
+            .collect())
     }
 
     /// Removes what a scope has there, and its limit. Fine where there is nothing.
@@ -296,25 +357,58 @@ impl Pool {
         if !self.exists()? || !is_mounted(&self.place)? {
             return Ok(None);
         }
-        let mut newest = None;
-        for entry in fs::read_dir(self.place.files())? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                let number = project::mark_of(&File::open(entry.path())?)?;
-                newest = newest.max((number >= project::FIRST).then_some(number));
-            }
-        }
-        Ok(newest)
+        let all = marked(&self.place.files())?.into_iter();
+        Ok(all.map(|(_, number)| number).max())
     }
 
-    /// Takes it out of this namespace. Sessions that mount folders of it keep what they have.
+    /// Takes it out of this namespace, at once where something still looks into it. Sessions that mount folders of it keep what
+    /// they have.
     pub(super) fn close(&self) -> io::Result<()> {
         let _changing = self.changing();
-        match is_mounted(&self.place) {
-            Ok(false) => Ok(()),
-            _ => Ok(umount2(&self.place.files(), MntFlags::UMOUNT_NOFOLLOW)?),
+        if matches!(is_mounted(&self.place), Ok(false)) {
+            return Ok(());
+        }
+        let unmounted = umount2(&self.place.files(), MntFlags::UMOUNT_NOFOLLOW);
+        unmounted.or_else(|_| detach(&self.place))
+    }
+}
+
+/// Makes an empty directory with a number and a limit; what lay there goes first.
+fn add(root: &File, own: &Path, number: u32, limit: Bytes) -> io::Result<File> {
+    store::trees::remove(own)?;
+    DirBuilder::new().mode(0o700).create(own)?;
+    let directory = File::open(own)?;
+    project::mark(&directory, number)?;
+    project::hold(root, number, limit)?;
+    Ok(directory)
+}
+
+fn bind(own: &Path, at: &Path) -> io::Result<()> {
+    let none = None::<&str>;
+    Ok(mount(Some(own), at, none, MsFlags::MS_BIND, none)?)
+}
+
+/// The directories in one that have a number, with it; none where there is no such one.
+fn marked(directory: &Path) -> io::Result<Vec<(PathBuf, u32)>> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut all = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            // It may be gone since it was listed.
+            let number = match File::open(entry.path()) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                opened => project::mark_of(&opened?)?,
+            };
+            if number >= project::FIRST {
+                all.push((entry.path(), number));
+            }
         }
     }
+    Ok(all)
 }
 
 /// Errors: what the kernel says of a file system with a fault.

@@ -182,7 +182,24 @@ async fn two_users_write(test: &str, pool: PoolSetting) {
     link.send(assign(2, orders));
     assert_eq!(ended(&mut link, neighbour.name).await, Ok(WELL));
     assert_eq!(ended(&mut link, makes_room.name).await, Ok(WELL));
-    link.send(assign(3, Vec::new()));
+    if pool != PoolSetting::Never {
+        // What a session writes outside its folders has a limit there, too.
+        let mut bounded = session(
+            4,
+            lee,
+            "cd \"$HOME\" || exit 2
+            head -c 200000000 /dev/zero > big && exit 3
+            size=$(stat -c %s big)
+            [ $size -le 67108864 ] && [ $size -ge 60000000 ] || exit 4
+            [ $(df -B1 --output=size / | tail -n 1) -le 67108864 ] || exit 5
+            rm big && sync && echo x > next || exit 6
+            exit 77",
+        );
+        bounded.demand.disk = Some(LIMIT);
+        link.send(assign(3, vec![bounded.clone()]));
+        assert_eq!(ended(&mut link, bounded.name).await, Ok(WELL));
+    }
+    link.send(assign(4, Vec::new()));
     let end = Instant::now() + TIMEOUT;
     loop {
         let left = end.saturating_duration_since(Instant::now());

@@ -319,6 +319,60 @@ fn a_full_pool_is_told_apart_from_a_full_scope() {
 }
 
 #[test]
+fn a_session_has_a_disk_in_the_pool_that_goes_with_it() {
+    const NAME: &str = "a_session_has_a_disk_in_the_pool_that_goes_with_it";
+    let Some(mut ground) = PoolGround::lay(NAME) else {
+        return;
+    };
+    let place = |name: &str| {
+        let scratch = ScopePlace::of_session(ground.directory.path(), name);
+        fs::create_dir_all(scratch.files()).expect("made");
+        scratch
+    };
+    let (one, two, three) = (place("s-1"), place("s-2"), place("s-3"));
+    for scratch in [&one, &two] {
+        let is_pooled = ground.scopes.open_scratch(scratch, LIMIT);
+        assert!(is_pooled.expect("made"));
+        assert_eq!(shown_size(scratch), LIMIT.0);
+        assert!(!scratch.image().exists());
+    }
+    let numbers = [&one, &two].map(|scratch| scratch.pooled().expect("kept"));
+    assert_ne!(numbers[0], numbers[1]);
+    let written = fill(&one.files().join("all"));
+    assert!(written <= LIMIT.0 && written >= LIMIT.0 - (64 << 10));
+    fs::write(two.files().join("mine"), vec![1; 8 << 20]).expect("it has its own");
+    let full = ground.room();
+    close_scratch(&one).expect("unmounted");
+    assert!(ground.scopes.throw_scratch(&one).expect("thrown"));
+    store::trees::remove(one.directory()).expect("removed");
+    assert!(!ground.scopes.throw_scratch(&one).expect("nothing there"));
+    ground.scopes.empty_removed().expect("emptied");
+    let until = Instant::now() + Duration::from_secs(30);
+    while ground.room().used.0 > full.used.0 - (60 << 20) {
+        assert!(Instant::now() < until, "its room does not come back");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // The number is given again, and nothing of the first one counts on it.
+    assert!(ground.scopes.open_scratch(&three, LIMIT).expect("made"));
+    assert_eq!(three.pooled().expect("kept"), numbers[0]);
+    fs::write(three.files().join("new"), vec![1; 48 << 20]).expect("there is room");
+    // A loss of power between the two steps of an end: the next server knows no session of that name.
+    close_scratch(&two).expect("unmounted");
+    store::trees::remove(two.directory()).expect("removed");
+    close_scratch(&three).expect("unmounted");
+    ground.restart();
+    assert_eq!(ground.scopes.enforcement(), StorageEnforcement::Pool);
+    fs::create_dir_all(two.files()).expect("there");
+    let four = ScopePlace::of_session(ground.directory.path(), "s-4");
+    fs::create_dir_all(four.files()).expect("made");
+    assert!(ground.scopes.open_scratch(&four, LIMIT).expect("made"));
+    let pool = PoolPlace::of(ground.directory.path());
+    let left = |name: &str| pool.files().join(".sessions").join(name).is_dir();
+    assert!(!left("s-2") && left("s-3") && left("s-4"));
+    close_scratch(&four).expect("unmounted");
+}
+
+#[test]
 fn a_machine_without_room_or_wish_for_a_pool_tries_none() {
     let data = tempfile::tempdir().expect("a directory");
     for setting in [PoolSetting::Never, PoolSetting::Size(Bytes(1 << 60))] {
