@@ -108,7 +108,11 @@ impl Pool {
             return Ok(false);
         }
         if self.exists()? {
-            return self.open().map(|_| true);
+            let opened = self.open();
+            if let Err(error) = &opened {
+                tracing::error!(%error, "folders in the pool cannot be reached");
+            }
+            return opened.map(|_| true);
         }
         if self.first_size()?.is_none() {
             return Ok(false);
