@@ -157,7 +157,7 @@ impl LoopDevice {
         done(answer).map(|()| status)
     }
 
-    /// Has the device take no word of blocks that are free: those of its file stay set aside, whatever trims file systems here.
+    /// Has the device take no word of blocks that are free: those of its file stay set aside when file systems are trimmed.
     pub(super) fn keep_blocks(&self) -> io::Result<()> {
         let name = self.path.file_name().ok_or(io::ErrorKind::NotFound)?;
         let place = Path::new("/sys/block").join(name);
