@@ -373,7 +373,7 @@ fn a_session_has_a_disk_in_the_pool_that_goes_with_it() {
 }
 
 #[test]
-fn a_machine_without_room_or_wish_for_a_pool_tries_none() {
+fn a_machine_without_room_for_a_pool_tries_none() {
     let data = tempfile::tempdir().expect("a directory");
     for setting in [PoolSetting::Never, PoolSetting::Size(Bytes(1 << 60))] {
         let scopes = NodeScopes::of(data.path().to_owned(), Clock::system());
