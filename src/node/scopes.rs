@@ -24,7 +24,7 @@ mod pool;
 mod project;
 
 use image::ImageLife;
-use pool::Pool;
+use pool::FolderPool;
 
 /// How long a scope that nothing needs stays mounted. Longer: more kernel threads stand idle. Shorter: a user who starts one
 /// session after the other waits for the mount each time.
@@ -39,7 +39,7 @@ pub(crate) struct NodeScopes {
     known: Mutex<BTreeMap<ScopePlace, Arc<Mutex<KeptScope>>>>,
     /// The number that a scope was given last, where the disk or the pool counts by numbers.
     newest: Mutex<Option<u32>>,
-    pool: Pool,
+    pool: FolderPool,
     /// Held while a session is given a disk in the pool, and once what an earlier server left of such is thrown away.
     scratches: Mutex<bool>,
     /// Once what an earlier server left mounted is known.
@@ -61,7 +61,7 @@ impl NodeScopes {
     /// The scopes below a data directory. Looks at nothing yet.
     pub(crate) fn of(data: PathBuf, clock: Clock) -> Self {
         Self {
-            pool: Pool::of(&data),
+            pool: FolderPool::of(&data),
             scratches: Mutex::default(),
             data,
             clock,

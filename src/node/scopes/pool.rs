@@ -66,7 +66,7 @@ const _: () = assert!(size_of::<Growth>() == 16);
 
 /// The pool of one data directory.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct FolderPool {
     data: PathBuf,
     place: PoolPlace,
     setting: OnceLock<PoolSetting>,
@@ -74,7 +74,7 @@ pub(super) struct Pool {
     changing: Mutex<()>,
 }
 
-impl Pool {
+impl FolderPool {
     /// Looks at nothing yet.
     pub(super) fn of(data: &Path) -> Self {
         Self {
