@@ -16,10 +16,9 @@ const IMAGE: &str = "pool.xfs";
 const DRAFT: &str = "pool.xfs.new";
 const FILES: &str = "files";
 
-/// Empty file systems by the least size that each is for, the largest first: what `mkfs.xfs` of xfsprogs 6.1 writes with
-/// `-m crc=1,finobt=1,reflink=1,rmapbt=0,bigtime=1,inobtcount=1 -i size=512,sparse=1,nrext64=0 -s size=4096 -d agcount=4` and a
-/// log of 64 MiB, the largest of 256 MiB. Kernels from 5.15 on mount them. Packed with zstd: a length of eight bytes, then pieces,
-/// each an offset of eight bytes, a length of two and so many bytes; what is in no piece is zero. Numbers are little-endian.
+/// Empty file systems by the least size that each is for, the largest first: what `mkfs.xfs` wrote for
+/// `packaging/pool_templates.py`. Kernels from 5.15 on mount them. Packed with zstd: a length of eight bytes, then pieces, each an
+/// offset of eight bytes, a length of two and so many bytes; what is in no piece is zero. Numbers are little-endian.
 const TEMPLATES: [(Bytes, &[u8]); 3] = [
     (Bytes::gib(256), include_bytes!("pool-256g.zst")),
     (Bytes::gib(16), include_bytes!("pool-16g.zst")),
