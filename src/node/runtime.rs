@@ -913,7 +913,7 @@ impl RuntimeState {
     fn remove_scratch(&self, name: &RuntimeName) -> io::Result<()> {
         let scratch = self.scratch(name);
         scopes::close_scratch(&scratch)?;
-        self.scratches.throw(&scratch)?;
+        self.scratches.throw(&scratch);
         store::trees::remove(scratch.directory())
     }
 
@@ -956,9 +956,7 @@ impl RuntimeState {
         let (own, records) = (self.own_directory(name), self.directory(name));
         let scratch = self.scratch(name);
         scopes::close_scratch(&scratch).map_err(file("unmount", &own))?;
-        self.scratches
-            .throw(&scratch)
-            .map_err(file("remove", &own))?;
+        self.scratches.throw(&scratch);
         // Removing a large file takes a while too.
         let image = scratch.directory();
         let thrown = self.clearing.throw(image).map_err(file("remove", image))?;

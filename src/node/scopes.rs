@@ -78,11 +78,14 @@ impl NodeScopes {
         self.pool.set(setting);
     }
 
-    /// Grows a pool that is short of room. Costs two looks where it is not.
+    /// Has all of a pool set aside, and grows one that is short of room. Costs three looks where it is not.
     pub(crate) fn tend_pool(&self) {
         let is_open = !self.is_closed.load(Ordering::Acquire);
         if !is_open || !self.pool.exists().unwrap_or(false) {
             return;
+        }
+        if let Err(error) = self.pool.keep_whole() {
+            tracing::error!(%error, "the pool is not set aside as a whole: when the disk is full, writes into it may be lost");
         }
         let grown = self.pool.room(Bytes::ZERO).and_then(|pool| {
             let Some(size) = grown_pool(&pool) else {
@@ -120,9 +123,14 @@ impl NodeScopes {
             .recursive(true)
             .mode(0o700)
             .create(scratch.directory())?;
-        let number = self.pool.open_session(&root, scratch, limit)?;
-        scratch.note_pooled(number)?;
-        Ok(true)
+        let opened = self.pool.open_session(&root, scratch, limit);
+        let noted = opened.and_then(|number| scratch.note_pooled(number));
+        if noted.is_err() {
+            // Without a note no end of the session would find it.
+            close_scratch(scratch)?;
+            self.pool.throw_session(scratch)?;
+        }
+        noted.map(|()| true)
     }
 
     /// Takes what a session wrote out of the pool: one rename, after which `empty_removed` removes it. False where it lies in none.
@@ -282,7 +290,7 @@ impl NodeScopes {
         let root = self.open_pool()?;
         let_go_of_failed(scope)?;
         if let Some(limit) = scope.limit()?.or(new) {
-            project::hold(&root, project, limit)?;
+            project::hold_in_pool(&root, project, limit)?;
         }
         match scope.is_mounted() {
             true => Ok(()),
@@ -328,8 +336,10 @@ impl NodeScopes {
 
     /// Holds what is kept of earlier states of the files of a scope to its part of the limit, where it counts apart.
     fn hold_history(scope: &ScopePlace, within: &File, limit: Bytes) -> io::Result<()> {
+        let limit = Bytes(history_limit(limit.0));
         match scope.history()? {
-            Some(number) => project::hold(within, number, Bytes(history_limit(limit.0))),
+            Some(number) if scope.is_pooled() => project::hold_in_pool(within, number, limit),
+            Some(number) => project::hold(within, number, limit),
             None => Ok(()),
         }
     }
@@ -373,16 +383,20 @@ impl NodeScopes {
 
     fn measured(&self, scope: &ScopePlace) -> io::Result<Option<ScopeUse>> {
         let limit = scope.limit()?.unwrap_or_default();
-        let numbered = |within: &File, project| {
-            project::taken(within, project).map(|(used, files)| (used, files, 0))
+        let pooled = |within: &File, project| {
+            let taken = project::taken(within, project);
+            taken.map(|(used, files)| (used, files, project::max_files(limit)))
         };
         let is_closed = self.is_closed.load(Ordering::Acquire);
         let (used, files, max_files) = match (scope.project()?, scope.pooled()?) {
-            (Some(project), _) => numbered(&File::open(scope.files())?, project)?,
+            (Some(project), _) => {
+                let (used, files) = project::taken(&File::open(scope.files())?, project)?;
+                (used, files, 0)
+            }
             // The pool itself says it, also while the folders of the scope are not mounted.
-            (None, Some(project)) if !is_closed => numbered(&self.open_pool()?, project)?,
+            (None, Some(project)) if !is_closed => pooled(&self.open_pool()?, project)?,
             (None, Some(project)) if scope.is_mounted() => {
-                numbered(&File::open(scope.files())?, project)?
+                pooled(&File::open(scope.files())?, project)?
             }
             (None, None) if scope.is_mounted() => image::taken(scope, limit)?,
             (None, _) => return scope.kept_use(),
@@ -493,13 +507,17 @@ impl ScopeKeeper for NodeScopes {
         if scope.limit()? == Some(limit) {
             return Ok(());
         }
-        let hold = |within: &File, project| {
-            project::hold(within, project, limit)
-                .and_then(|()| Self::hold_history(scope, within, limit))
-        };
         let held = match (scope.project()?, scope.pooled()?) {
-            (Some(project), _) => hold(&File::open(scope.files())?, project),
-            (None, Some(project)) => hold(&self.open_pool()?, project),
+            (Some(project), _) => {
+                let files = File::open(scope.files())?;
+                project::hold(&files, project, limit)
+                    .and_then(|()| Self::hold_history(scope, &files, limit))
+            }
+            (None, Some(project)) => {
+                let root = self.open_pool()?;
+                project::hold_in_pool(&root, project, limit)
+                    .and_then(|()| Self::hold_history(scope, &root, limit))
+            }
             (None, None) if scope.is_mounted() => image::fit(scope, limit),
             (None, None) => Ok(()),
         };

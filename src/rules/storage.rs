@@ -112,6 +112,13 @@ pub fn first_pool(disk: DiskRoom) -> Option<Bytes> {
     (size <= disk.left()).then_some(size)
 }
 
+/// How large a new pool of a named size is on such a disk; None where it would leave less than a tenth of the disk free: the
+/// server's own files need room, too.
+pub fn named_pool(size: Bytes, disk: DiskRoom) -> Option<Bytes> {
+    let room = disk.free.saturating_sub(Bytes(disk.total.0 / 10));
+    (size <= room).then_some(size)
+}
+
 /// The largest that a pool can be made now; its size where nothing is left for it.
 pub fn largest_pool(pool: &PoolUse) -> Bytes {
     let most = (pool.size + pool.disk.left()).min(pool.bound).min(MAX_POOL);
@@ -389,6 +396,16 @@ mod tests {
             let expected = expected.map(Bytes::gib);
             assert_eq!(first_pool(disk), expected, "{total} {free}");
         }
+    }
+
+    #[test]
+    fn a_pool_of_a_named_size_leaves_a_tenth_of_the_disk() {
+        let disk = DiskRoom {
+            total: Bytes::gib(40),
+            free: Bytes::gib(20),
+        };
+        assert_eq!(named_pool(Bytes::gib(16), disk), Some(Bytes::gib(16)));
+        assert_eq!(named_pool(Bytes::gib(17), disk), None);
     }
 
     #[test]

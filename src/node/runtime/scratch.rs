@@ -68,13 +68,19 @@ impl Scratches {
         let _ = self.pool.set(scopes);
     }
 
-    /// Takes what a container wrote out of the pool, where it lies there; a thread removes it.
-    pub(super) fn throw(&self, scratch: &ScopePlace) -> io::Result<()> {
+    /// Takes what a container wrote out of the pool, where it lies there; a thread removes it. A pool that cannot be reached keeps
+    /// no session from its end: the next server takes out what is left there.
+    pub(super) fn throw(&self, scratch: &ScopePlace) {
         let Some(scopes) = self.pool.get() else {
-            return Ok(());
+            return;
         };
-        if !scopes.throw_scratch(scratch)? {
-            return Ok(());
+        match scopes.throw_scratch(scratch) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => {
+                tracing::warn!(%error, "what a session wrote stays in the pool until the next start");
+                return;
+            }
         }
         let scopes = Arc::clone(scopes);
         let begun = std::thread::Builder::new()
@@ -88,7 +94,6 @@ impl Scratches {
         if let Err(error) = begun {
             tracing::debug!(%error, "what a session wrote stays in the pool until the next one ends");
         }
-        Ok(())
     }
 
     /// Mounts a disk of that size on the directory of a container, which is there and empty.
@@ -100,7 +105,7 @@ impl Scratches {
                 Err(error) => {
                     tracing::warn!(%error, "the disk of a session lies in a file and not in the pool");
                     scopes::close_scratch(scratch)?;
-                    scopes.throw_scratch(scratch)?;
+                    self.throw(scratch);
                     trees::remove(scratch.directory())?;
                 }
             }

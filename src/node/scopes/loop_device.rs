@@ -157,13 +157,6 @@ impl LoopDevice {
         done(answer).map(|()| status)
     }
 
-    /// Has the device take no word of blocks that are free: those of its file stay set aside when file systems are trimmed.
-    pub(super) fn keep_blocks(&self) -> io::Result<()> {
-        let name = self.path.file_name().ok_or(io::ErrorKind::NotFound)?;
-        let place = Path::new("/sys/block").join(name);
-        fs::write(place.join("queue/discard_max_bytes"), "0")
-    }
-
     /// Has the device look how long its file is now.
     pub(super) fn follow_file(&self) -> io::Result<()> {
         // SAFETY: the request takes no argument.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use rules::storage::{DiskRoom, MIN_POOL, PoolSetting, PoolUse, first_pool};
+use rules::storage::{DiskRoom, MIN_POOL, PoolSetting, PoolUse, first_pool, named_pool};
 use rules::units::Bytes;
 use store::quota::ScopePlace;
 use store::quota::pool::PoolPlace;
@@ -24,6 +24,8 @@ const GET_GEOMETRY: libc::Ioctl = 0x8070_5864u32 as libc::Ioctl;
 const GROW: libc::Ioctl = 0x4010_586eu32 as libc::Ioctl;
 /// What is asked of the mounted pool: it counts and holds by projects, and all pools have one and the same identity.
 const OPTIONS: &str = "prjquota,nouuid";
+/// The kernel's word for a file system whose tables of files have no bound of their own.
+const FILES_UNBOUNDED: u32 = 0;
 /// Parts of the file system that are as large as those it was made with. More: each mount reads a block of each of them. Fewer:
 /// a small pool cannot grow with its site.
 const MAX_GROUPS: u64 = 1024;
@@ -70,8 +72,11 @@ pub(super) struct FolderPool {
     data: PathBuf,
     place: PoolPlace,
     setting: OnceLock<PoolSetting>,
-    /// Held while it is made, mounted, grown or let go of.
-    changing: Mutex<()>,
+    /// Held while it is made, mounted, grown or let go of; true once it was let go of for good.
+    changing: Mutex<bool>,
+    /// Held while what was taken out of it is removed: a number that one thread sets free is not held to nothing by another,
+    /// behind the session that has it next.
+    clearing: Mutex<()>,
 }
 
 impl FolderPool {
@@ -81,7 +86,8 @@ impl FolderPool {
             data: data.to_owned(),
             place: PoolPlace::of(data),
             setting: OnceLock::new(),
-            changing: Mutex::new(()),
+            changing: Mutex::new(false),
+            clearing: Mutex::new(()),
         }
     }
 
@@ -91,7 +97,7 @@ impl FolderPool {
         let _ = self.setting.set(setting);
     }
 
-    fn changing(&self) -> MutexGuard<'_, ()> {
+    fn changing(&self) -> MutexGuard<'_, bool> {
         // What a panic leaves is looked at again: it is mounted or not.
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -127,7 +133,7 @@ impl FolderPool {
         Ok(match self.setting.get() {
             None | Some(PoolSetting::Never) => None,
             Some(PoolSetting::ByDisk) => first_pool(disk),
-            Some(PoolSetting::Size(size)) => (*size <= disk.free).then_some(*size),
+            Some(PoolSetting::Size(size)) => named_pool(*size, disk),
         })
     }
 
@@ -159,7 +165,7 @@ impl FolderPool {
             // One below those of scopes, as of any trial.
             let number = project::FIRST - 1;
             project::mark(&File::open(&own)?, number)?;
-            project::hold(&root, number, MIN_POOL)?;
+            project::hold_in_pool(&root, number, MIN_POOL)?;
             project::taken(&root, number).map(drop)
         });
         if let Err(error) = clear() {
@@ -189,7 +195,11 @@ impl FolderPool {
     ///
     /// Errors: `NotFound` where there is none; what the kernel says where its disk failed and sessions still have it.
     pub(super) fn open(&self) -> io::Result<File> {
-        let _changing = self.changing();
+        let is_closed = self.changing();
+        // What is let go of at the end is not mounted behind that.
+        if *is_closed {
+            return Err(super::stops());
+        }
         if !self.exists()? {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -213,18 +223,19 @@ impl FolderPool {
         }
     }
 
-    /// Grows the file system to the end of its file: a new one, and one whose growth was broken off.
+    /// Grows the file system to the end of its file: a new one, and one whose growth was broken off. Lets its tables of files
+    /// take all of it: one owner with many small files would else leave room for no name of any other long before it grows.
     fn fill(&self, root: &File) -> io::Result<()> {
         let length = self.place.image().metadata()?.len();
         let found = geometry(root)?;
         let blocks = length / u64::from(found.block.max(1));
-        if blocks <= found.blocks {
+        if blocks <= found.blocks && found.inode_percent == FILES_UNBOUNDED {
             return Ok(());
         }
         LoopDevice::below(root)?.follow_file()?;
         let growth = Growth {
-            blocks,
-            inode_percent: found.inode_percent,
+            blocks: blocks.max(found.blocks),
+            inode_percent: FILES_UNBOUNDED,
         };
         // SAFETY: the structure has the kernel's layout, whose size is checked above, and lives through the call.
         let answer = unsafe { libc::ioctl(root.as_raw_fd(), GROW, &raw const growth) };
@@ -239,6 +250,15 @@ impl FolderPool {
         let _changing = self.changing();
         self.place.lengthen(size)?;
         self.fill(&root)
+    }
+
+    /// Has the disk set aside again what a trim gave back to it. Costs one look where nothing was.
+    pub(super) fn keep_whole(&self) -> io::Result<()> {
+        let _changing = self.changing();
+        if self.place.keep_whole()? {
+            tracing::info!("blocks of the pool that a trim gave back are set aside again");
+        }
+        Ok(())
     }
 
     /// How large it is, and what is free. `promised`: what the caller knows.
@@ -310,8 +330,11 @@ impl FolderPool {
                 taken.insert(number);
             }
         }
-        let free = (FIRST_OF_SESSIONS..).find(|number| !taken.contains(number));
-        let number = free.ok_or(io::ErrorKind::StorageFull)?;
+        let mut number = FIRST_OF_SESSIONS;
+        // What a former session left may still count for a moment, or for as long as a program of it has it open.
+        while taken.contains(&number) || project::taken(root, number)? != (Bytes::ZERO, 0) {
+            number = number.checked_add(1).ok_or(io::ErrorKind::StorageFull)?;
+        }
         add(root, &own, number, limit)?;
         bind(&own, &scratch.files())?;
         Ok(number)
@@ -327,11 +350,13 @@ impl FolderPool {
         }
     }
 
-    /// Removes what was taken out of its place. O(names).
+    /// Removes what was taken out of its place. O(names). Waits for another thread that does so.
     pub(super) fn empty_removed(&self, root: &File) -> io::Result<()> {
+        // A panic leaves names, which are listed again.
+        let _alone = self.clearing.lock().unwrap_or_else(PoisonError::into_inner);
         for (path, number) in marked(&self.place.files().join(REMOVED))? {
             // First: once it is gone another session may be given the number.
-            project::hold(root, number, Bytes::ZERO)?;
+            project::hold_in_pool(root, number, Bytes::ZERO)?;
             store::trees::remove(&path)?;
         }
         Ok(())
@@ -351,7 +376,7 @@ impl FolderPool {
         let root = self.open()?;
         store::trees::remove(&self.own(scope)?)?;
         for number in numbers {
-            project::hold(&root, *number, Bytes::ZERO)?;
+            project::hold_in_pool(&root, *number, Bytes::ZERO)?;
         }
         Ok(())
     }
@@ -368,7 +393,8 @@ impl FolderPool {
     /// Takes it out of this namespace, at once where something still looks into it. Sessions that mount folders of it keep what
     /// they have.
     pub(super) fn close(&self) -> io::Result<()> {
-        let _changing = self.changing();
+        let mut is_closed = self.changing();
+        *is_closed = true;
         if matches!(is_mounted(&self.place), Ok(false)) {
             return Ok(());
         }
@@ -383,7 +409,7 @@ fn add(root: &File, own: &Path, number: u32, limit: Bytes) -> io::Result<File> {
     DirBuilder::new().mode(0o700).create(own)?;
     let directory = File::open(own)?;
     project::mark(&directory, number)?;
-    project::hold(root, number, limit)?;
+    project::hold_in_pool(root, number, limit)?;
     Ok(directory)
 }
 
@@ -435,9 +461,6 @@ pub(super) fn free(place: &PoolPlace) -> io::Result<Option<Bytes>> {
 
 fn mount_at(place: &PoolPlace) -> io::Result<()> {
     let device = attach(&place.image())?;
-    if let Err(error) = device.keep_blocks() {
-        tracing::debug!(%error, "blocks of the pool that are free may be given back to the disk");
-    }
     let files = place.files();
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     let source = Some(&device.path);

@@ -24,6 +24,11 @@ const PROJECT: u32 = 2;
 const INHERITED: u32 = 0x200;
 /// The limits of blocks in an answer, or a request, are meant.
 const BLOCK_LIMITS: u32 = 1;
+/// The limits of files in a request are meant.
+const FILE_LIMITS: u32 = 4;
+/// Bytes of a limit in the pool for each file that there may be. Higher: trees of small files meet their end before the limit.
+/// Lower: tables of files, which count on no limit, take more of the pool.
+const BYTES_FOR_A_FILE: u64 = 16 * 1024;
 /// Bytes of one block of a limit.
 const QUOTA_BLOCK: u64 = 1024;
 
@@ -129,6 +134,22 @@ pub(super) fn hold(within: &File, project: u32, limit: Bytes) -> io::Result<()> 
         ..QuotaState::default()
     };
     quota(within, SET_QUOTA, project, &mut state)
+}
+
+/// The same in the pool, to so many files, too.
+pub(super) fn hold_in_pool(within: &File, project: u32, limit: Bytes) -> io::Result<()> {
+    let mut state = QuotaState {
+        max_blocks: limit.0 / QUOTA_BLOCK,
+        max_files: max_files(limit),
+        valid: BLOCK_LIMITS | FILE_LIMITS,
+        ..QuotaState::default()
+    };
+    quota(within, SET_QUOTA, project, &mut state)
+}
+
+/// Files that there may be within a limit in the pool.
+pub(super) fn max_files(limit: Bytes) -> u64 {
+    limit.0 / BYTES_FOR_A_FILE
 }
 
 /// Used bytes, and files.

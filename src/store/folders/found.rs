@@ -138,7 +138,9 @@ impl FoundFolder {
     fn exceeded(&self, is_full: bool) -> Option<FolderError> {
         let (scope, _) = self.scope.as_ref()?;
         let taken = self.keeper.measure(scope).ok()??;
-        if is_full && level(taken.used, taken.limit) != StorageLevel::Full {
+        let has_bytes = level(taken.used, taken.limit) != StorageLevel::Full;
+        let has_names = taken.max_files == 0 || taken.files < taken.max_files;
+        if is_full && has_bytes && has_names {
             return None;
         }
         Some(refusals::quota_exceeded(taken.used, taken.limit).into())

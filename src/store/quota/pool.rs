@@ -3,7 +3,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use rules::units::Bytes;
@@ -158,6 +158,20 @@ impl PoolPlace {
         }
         file.sync_all()
     }
+
+    /// Has the disk set aside again what was given back to it, as a trim of the mounted pool does; says whether there was
+    /// something. Costs one look where all is set aside. What lies in the pool stays as it is.
+    ///
+    /// Errors: `StorageFull` where the disk has no room for it any more.
+    pub fn keep_whole(&self) -> io::Result<bool> {
+        let file = File::options().write(true).open(self.image())?;
+        let found = file.metadata()?;
+        if found.blocks().saturating_mul(512) >= found.len() {
+            return Ok(false);
+        }
+        fallocate(&file, FallocateFlags::empty(), 0, found.len())?;
+        file.sync_all().map(|()| true)
+    }
 }
 
 /// An empty file system.
@@ -259,7 +273,6 @@ mod tests {
 
     #[test]
     fn a_pool_is_written_once_and_its_room_is_set_aside() {
-        use std::os::unix::fs::MetadataExt as _;
         const NAME: &str = "a_pool_is_written_once_and_its_room_is_set_aside";
         let data = tempfile::tempdir().expect("a directory");
         let pool = PoolPlace::of(data.path());
@@ -286,6 +299,16 @@ mod tests {
             .expect_err("no disk is so large");
         let file = pool.image().metadata().expect("there");
         assert_eq!(file.len(), Bytes::mib(520).0, "as long as before");
-        assert_eq!(fs::read(pool.image()).expect("read")[..4], *b"XFSB");
+        assert!(!pool.keep_whole().expect("all of it is set aside"));
+        let trimmed = File::options().write(true).open(pool.image());
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(trimmed.expect("there"), hole, 256 << 20, 64 << 20).expect("given back");
+        assert!(pool.keep_whole().expect("there is room"));
+        let file = pool.image().metadata().expect("there");
+        assert!(file.blocks() * 512 >= file.len(), "{}", file.blocks());
+        let mut head = [0; 4];
+        let image = File::open(pool.image()).expect("there");
+        image.read_exact_at(&mut head, 0).expect("read");
+        assert_eq!(&head, b"XFSB");
     }
 }

@@ -90,6 +90,7 @@ fn a_pool_holds_each_owner_to_the_block_and_the_neighbour_goes_on() {
     assert_eq!((taken.limit, taken.at), (LIMIT, 1_000));
     assert!(taken.used <= LIMIT && taken.used.0 >= written, "{taken:?}");
     assert_eq!(level(taken.used, LIMIT), StorageLevel::Full);
+    assert_eq!(taken.max_files, LIMIT.0 / (16 << 10));
     fs::write(lee.files().join("mine"), vec![1; 8 << 20]).expect("the neighbour has room");
     fs::rename(kim.files().join("all"), kim.files().join("other")).expect("renamed");
     fs::remove_file(kim.files().join("other")).expect("removed");
@@ -348,10 +349,15 @@ fn a_session_has_a_disk_in_the_pool_that_goes_with_it() {
     assert!(!ground.scopes.throw_scratch(&one).expect("nothing there"));
     ground.scopes.empty_removed().expect("emptied");
     let until = Instant::now() + Duration::from_secs(30);
-    while ground.room().used.0 > full.used.0 - (60 << 20) {
+    let root = PoolPlace::of(ground.directory.path()).files();
+    let root = File::open(root).expect("it is mounted");
+    let first = numbers[0].expect("a number");
+    let counted = || project::taken(&root, first).expect("told") != (Bytes::ZERO, 0);
+    while ground.room().used.0 > full.used.0 - (60 << 20) || counted() {
         assert!(Instant::now() < until, "its room does not come back");
         std::thread::sleep(Duration::from_millis(50));
     }
+    drop(root);
     // The number is given again, and nothing of the first one counts on it.
     assert!(ground.scopes.open_scratch(&three, LIMIT).expect("made"));
     assert_eq!(three.pooled().expect("kept"), numbers[0]);
