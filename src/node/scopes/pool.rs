@@ -129,6 +129,7 @@ impl FolderPool {
     /// None where it is not to be, or has no room.
     fn first_size(&self) -> io::Result<Option<Bytes>> {
         self.place.make()?;
+        self.place.clear()?;
         let disk = self.disk()?;
         Ok(match self.setting.get() {
             None | Some(PoolSetting::Never) => None,
@@ -266,9 +267,11 @@ impl FolderPool {
         let root = self.open()?;
         let found = rustix::fs::fstatvfs(&root)?;
         let free = found.f_bfree.saturating_mul(found.f_frsize);
-        let size = Bytes(self.place.image().metadata()?.len());
         let geometry = geometry(&root)?;
-        let group = u64::from(geometry.group_blocks) * u64::from(geometry.block);
+        let block = u64::from(geometry.block);
+        // Not of its file: that is longer where a growth failed half-way, and the next one would begin beyond it.
+        let size = Bytes(geometry.blocks.saturating_mul(block));
+        let group = u64::from(geometry.group_blocks) * block;
         Ok(PoolUse {
             size,
             used: size.saturating_sub(Bytes(free)),

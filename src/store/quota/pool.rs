@@ -88,6 +88,14 @@ impl PoolPlace {
         Ok(())
     }
 
+    /// Removes a pool that was being written when its server was ended: what it takes of the disk may be what the next one lacks.
+    pub fn clear(&self) -> io::Result<()> {
+        match fs::remove_file(self.directory.join(DRAFT)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     /// Writes a new pool, all of whose bytes are set aside on the disk where `is_kept`; a trial sets none aside. A loss of power
     /// leaves it whole or not there. Its file system is smaller than its file until it is grown.
     ///
@@ -300,6 +308,11 @@ mod tests {
         let file = pool.image().metadata().expect("there");
         assert_eq!(file.len(), Bytes::mib(520).0, "as long as before");
         assert!(!pool.keep_whole().expect("all of it is set aside"));
+        let draft = pool.directory().join(DRAFT);
+        fs::write(&draft, "begun").expect("written");
+        pool.clear().expect("removed");
+        pool.clear().expect("nothing to remove");
+        assert!(!draft.exists() && pool.image().exists());
         let trimmed = File::options().write(true).open(pool.image());
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         fallocate(trimmed.expect("there"), hole, 256 << 20, 64 << 20).expect("given back");
