@@ -651,6 +651,7 @@ pub(crate) fn mount_scratch(scratch: &ScopePlace, limit: Bytes) -> io::Result<()
 
 /// Takes it out of this namespace; fine where it is not mounted. Its file goes with its directory.
 pub(crate) fn close_scratch(scratch: &ScopePlace) -> io::Result<()> {
+    let_go_of_failed(scratch)?;
     match scratch.is_mounted() {
         true => image::detach_files(scratch),
         false => Ok(()),

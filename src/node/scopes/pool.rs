@@ -192,7 +192,7 @@ impl FolderPool {
         self.open()
     }
 
-    /// The root of the pool, mounted, and as large as its file.
+    /// The root of the pool, mounted, and as large as its file where the kernel grows it.
     ///
     /// Errors: `NotFound` where there is none; what the kernel says where its disk failed and sessions still have it.
     pub(super) fn open(&self) -> io::Result<File> {
@@ -215,13 +215,18 @@ impl FolderPool {
         }
         self.place.make()?;
         mount_at(&self.place)?;
-        match File::open(self.place.files()).and_then(|root| self.fill(&root).map(|()| root)) {
-            Ok(root) => Ok(root),
+        let root = match File::open(self.place.files()) {
+            Ok(root) => root,
             Err(error) => {
                 detach(&self.place)?;
-                Err(error)
+                return Err(error);
             }
+        };
+        // Less room than there might be keeps no owner from their files.
+        if let Err(error) = self.fill(&root) {
+            tracing::error!(%error, "the pool is smaller than its file");
         }
+        Ok(root)
     }
 
     /// Grows the file system to the end of its file: a new one, and one whose growth was broken off. Lets its tables of files
@@ -297,6 +302,8 @@ impl FolderPool {
 
     /// Makes the directory of a scope that was never kept as one of the pool, with its number and its limit. What lies there was
     /// left by one that was being made, or removed.
+    ///
+    /// Errors: `AlreadyExists` where folders lie there: what was kept of their scope is gone, and they are not removed.
     pub(super) fn add(
         &self,
         root: &File,
@@ -304,7 +311,15 @@ impl FolderPool {
         number: u32,
         limit: Bytes,
     ) -> io::Result<()> {
-        add(root, &self.own(scope)?, number, limit)?.sync_all()?;
+        let own = self.own(scope)?;
+        if holds_folders(&own)? {
+            let place = own.display();
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                format!("folders lie in {place}, of which nothing is kept"),
+            ));
+        }
+        add(root, &own, number, limit)?.sync_all()?;
         root.sync_all()
     }
 
@@ -414,6 +429,20 @@ fn add(root: &File, own: &Path, number: u32, limit: Bytes) -> io::Result<File> {
     project::mark(&directory, number)?;
     project::hold_in_pool(root, number, limit)?;
     Ok(directory)
+}
+
+/// Whether a folder lies in the directory of a scope; what is its own or emptied is hidden.
+fn holds_folders(own: &Path) -> io::Result<bool> {
+    let entries = match fs::read_dir(own) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        entries => entries?,
+    };
+    for entry in entries {
+        if !entry?.file_name().as_encoded_bytes().starts_with(b".") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn bind(own: &Path, at: &Path) -> io::Result<()> {

@@ -274,9 +274,24 @@ fn a_full_scope_of_a_pool_takes_one_more_folder_and_goes_when_it_is_empty() {
     assert_eq!(ground.room().promised, Bytes::ZERO);
     // What a loss of power left of one that was being made is no part of the next.
     fs::create_dir(&own).expect("made");
-    fs::write(own.join("left"), "text").expect("written");
+    fs::write(own.join(".left"), "text").expect("written");
     drop(ground.scopes.enter(&kim, Some(LIMIT)).expect("made"));
-    assert!(!kim.files().join("left").exists());
+    assert!(kim.is_pooled() && !kim.files().join(".left").exists());
+    // Folders of which nothing is kept, as after an older state of all scopes was put back, are not removed.
+    let lost = PoolPlace::of(ground.directory.path())
+        .files()
+        .join(ground.scope(LEE).directory().file_name().expect("a name"));
+    let folder = lost.join(large.to_string());
+    fs::create_dir_all(&folder).expect("made");
+    fs::write(folder.join("kept"), "text").expect("written");
+    let root = ground.scopes.pool.open().expect("mounted");
+    let refused = ground
+        .scopes
+        .pool
+        .add(&root, &ground.scope(LEE), project::FIRST + 9, LIMIT);
+    let kind = refused.expect_err("folders lie there").kind();
+    assert_eq!(kind, io::ErrorKind::AlreadyExists);
+    assert!(folder.join("kept").is_file());
 }
 
 /// Limits may add up to more than the pool: who meets its end learns that it is not their own limit.
