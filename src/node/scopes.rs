@@ -276,7 +276,11 @@ impl NodeScopes {
         let root = self.pool.ready()?;
         // Held until the number is kept: two new scopes at once would take the same.
         let mut newest = self.newest();
-        let project = self.next_project(*newest)?;
+        let mut project = self.next_project(*newest)?;
+        // What was removed of an earlier scope may count for as long as a program has it open.
+        while project::taken(&root, project)? != (Bytes::ZERO, 0) {
+            project += 1;
+        }
         scope.make()?;
         scope.keep_limit(limit)?;
         self.pool.add(&root, scope, project, limit)?;
