@@ -168,6 +168,7 @@ words! {
 words! {
     StorageEnforcementShape as StorageEnforcement of StorageEnforcement {
         Native,
+        Pool,
         Image,
         Counted,
     }

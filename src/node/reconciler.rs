@@ -19,6 +19,7 @@ use rules::reasons;
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
 use rules::session::SessionKind;
 use rules::start_up::{StartUp, StartUpFailure};
+use rules::storage::StorageEnforcement;
 use rules::units::Timestamp;
 use rules::volume::{MappedUser, VolumeState};
 use rules::workload::container::MAIN;
@@ -181,6 +182,7 @@ impl Reconciler {
                 self.sweep_images();
                 let used = self.mounted_scopes(|_| true);
                 self.scopes.release_idle(&used, scopes::IDLE);
+                self.scopes.tend_pool();
             }
             let pause = pace.saturating_sub(beat.elapsed());
             let now = Instant::now();
@@ -546,7 +548,10 @@ impl Reconciler {
     fn disk_bytes(&self, demand: &Demand) -> Option<u64> {
         let asked = demand.disk?;
         // A disk that counts by itself holds folders without what the disk of a session is made with.
-        let is_held = self.scopes.enforcement().is_enforced() && scopes::missing().is_empty();
+        let is_held = match self.scopes.enforcement() {
+            StorageEnforcement::Pool => true,
+            other => other.is_enforced() && scopes::missing().is_empty(),
+        };
         is_held.then_some(asked.0)
     }
 

@@ -125,6 +125,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     let _run = RunDirectory::take(&settings.run, &settings.data, server.node())?;
     server.bring_diagnostics(super::diagnostics::runner(&settings, file));
     let machine = open_machine(&settings, &server, clock)?;
+    machine.set_pool(settings.pool());
     server.bring_scopes(machine.scopes());
     server.give_homes();
     let streams: Arc<dyn Streams> =

@@ -43,6 +43,7 @@ pub mod nodes;
 pub mod notices;
 pub mod operations;
 pub mod policies;
+pub mod pool;
 pub mod presets;
 mod query;
 pub mod rehearsal;

@@ -21,6 +21,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, XattrFlags, openat2};
 use rustix::io::Errno;
 use uuid::Uuid;
 
+use crate::quota::pool::PoolPlace;
 use crate::quota::{CountingKeeper, SPARE, ScopeKeeper, ScopePlace};
 use crate::trees::{self, Size, Thrown, Trash};
 use crate::volumes::{FOLDERS, OpenVolume, VOLUMES, VolumeShelf};
@@ -392,6 +393,7 @@ impl FolderStore {
             let lease = self.keeper.enter(&scope, None)?;
             return Ok(Some(FoundFolder {
                 own,
+                pool: self.pool_of(&scope),
                 scope: Some((scope, lease)),
                 volume: None,
                 keeper: Arc::clone(&self.keeper),
@@ -407,6 +409,7 @@ impl FolderStore {
             }
             return Ok(Some(FoundFolder {
                 own: open.path().join(inside),
+                pool: None,
                 scope: None,
                 volume: Some(open),
                 keeper: Arc::clone(&self.keeper),
@@ -424,11 +427,17 @@ impl FolderStore {
     fn plain(&self, id: FolderId) -> FoundFolder {
         FoundFolder {
             own: directory(&self.folders, id),
+            pool: None,
             scope: None,
             volume: None,
             keeper: Arc::clone(&self.keeper),
             count: self.counted.of(id),
         }
+    }
+
+    /// Where the pool is that a scope lies in; None where it lies in none. Costs one look.
+    fn pool_of(&self, scope: &ScopePlace) -> Option<PathBuf> {
+        scope.is_pooled().then(|| PoolPlace::of(&self.data).files())
     }
 
     /// Where the files of a folder are. Of one that is not there nothing is found below it.

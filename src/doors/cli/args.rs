@@ -3356,6 +3356,17 @@ pub enum VolumeCommand {
         #[arg(long, conflicts_with_all = ["domain", "project"])]
         everyone: bool,
     },
+    /// Show how the box's own disk holds folders to their limits, and the pool that they lie in
+    Pool,
+    /// Make the pool that folders lie in larger, while it is in use
+    #[command(after_help = "Example:\n  \
+        fardel volume pool\n  \
+        fardel volume grow 500g")]
+    Grow {
+        /// The whole size, such as 500g; a pool never shrinks
+        #[arg(value_name = "SIZE")]
+        size: String,
+    },
     /// Forget volumes that no folder lies on; their files stay
     Rm {
         #[arg(value_name = "VOLUME", required = true)]

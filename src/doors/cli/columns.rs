@@ -38,7 +38,7 @@ use api::sign_ups::{SignUpRuleView, SignUpView};
 use api::ssh::SshKeyView;
 use api::start_up::{DotfileView, OwnVariableView};
 use api::statements::{ClosedMonthView, MonthCheckView, PricesView, StatementItem};
-use api::storage::StorageView;
+use api::storage::{PoolView, StorageView};
 use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
 use api::usage::UsageItem;
 use api::users::{AccessKeyView, DepartureView, SignInView, TokenView};
@@ -878,6 +878,16 @@ pub(super) const VOLUMES: &[Column<VolumeView>] = &[
     column("PROJECTS", 2, |r, _| dash(&r.projects.join(","))),
     column("SEEN", 3, |r, _| r.seen_at.to_string()),
     column("ID", 3, |r, _| r.id.to_string()),
+];
+
+pub(super) const POOL: &[Column<PoolView>] = &[
+    column("LIMITS", 0, |r, _| r.enforcement.word().to_owned()),
+    column("SIZE", 0, |r, _| bytes(r.size.map(Bytes))),
+    column("USED", 0, |r, _| bytes(r.used.map(Bytes))),
+    column("PROMISED", 1, |r, _| bytes(r.promised.map(Bytes))),
+    column("MOST", 1, |r, _| bytes(r.most.map(Bytes))),
+    column("DISK", 2, |r, _| bytes(r.disk_total.map(Bytes))),
+    column("FREE", 2, |r, _| bytes(r.disk_free.map(Bytes))),
 ];
 
 pub(super) const SIGN_UPS: &[Column<SignUpView>] = &[

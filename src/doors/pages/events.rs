@@ -560,6 +560,7 @@ pub(super) fn object(
             (id.clone(), Some("/system/branding".to_owned()))
         }
         "system" if event.code.starts_with("volume.") => (id.clone(), Some("/storage".to_owned())),
+        "system" if event.code == "pool.grown" => (id.clone(), Some("/storage".to_owned())),
         "system" if event.code.starts_with("webhook.") => {
             (id.clone(), Some("/system/webhooks".to_owned()))
         }
@@ -725,6 +726,7 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "volume.changed" => t.events_volume_changed(),
         "volume.removed" => t.events_volume_removed(),
         "volume.state" => t.events_volume_state(),
+        "pool.grown" => t.events_pool_grown(),
         "webhook.added" => t.events_webhook_added(),
         "webhook.changed" => t.events_webhook_changed(),
         "webhook.removed" => t.events_webhook_removed(),

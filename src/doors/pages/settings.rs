@@ -90,6 +90,7 @@ const GROUPS: [(&str, &[&str]); 12] = [
         &[
             "cpu",
             "memory",
+            "pool_size",
             "host_environment",
             "homes",
             "reservation_notice_hours",
@@ -548,6 +549,7 @@ fn name(t: Text, key: &str) -> &'static str {
         "homes" => t.setting_name_homes(),
         "cpu" => t.setting_name_cpu(),
         "memory" => t.setting_name_memory(),
+        "pool_size" => t.setting_name_pool_size(),
         "simulate_gpus" => t.setting_name_simulate_gpus(),
         "driver_root" => t.setting_name_driver_root(),
         "gpu_mode" => t.setting_name_gpu_mode(),
@@ -649,6 +651,7 @@ fn about(t: Text, key: &str) -> &'static str {
         "homes" => t.setting_homes(),
         "cpu" => t.setting_cpu(),
         "memory" => t.setting_memory(),
+        "pool_size" => t.setting_pool_size(),
         "simulate_gpus" => t.setting_simulate_gpus(),
         "driver_root" => t.setting_driver_root(),
         "gpu_mode" => t.setting_gpu_mode(),

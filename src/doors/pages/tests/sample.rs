@@ -82,7 +82,7 @@ use super::super::tls::{self, TlsPage};
 use super::super::trust::{self, TrustPage};
 use super::super::user;
 use super::super::user_roles;
-use super::super::volumes::{NewVolumeForm, VolumeLine, VolumesPage};
+use super::super::volumes::{NewVolumeForm, OwnDiskRow, PoolRow, VolumeLine, VolumesPage};
 use super::super::webhooks::{NewWebhookForm, WebhookLine, WebhooksPage};
 use super::super::wizard::{self, WizardPage, WizardView};
 use crate::doors::launch_texts::LaunchTexts;
@@ -802,6 +802,20 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                 ],
             },
             form: Some(NewVolumeForm::default()),
+            own: Some(OwnDiskRow {
+                held: match is_empty {
+                    true => t.volumes_held_image(),
+                    false => t.volumes_held_pool(),
+                },
+                pool: (!is_empty).then(|| PoolRow {
+                    room: t.volumes_pool_room("96 GiB", "128 GiB", "400 GiB"),
+                    percent: 75,
+                    disk: t.volumes_pool_disk("300 GiB", "500 GiB"),
+                    most: "378 GiB".into(),
+                    typed: String::new(),
+                }),
+                is_to_come: false,
+            }),
             used: Some(match is_empty {
                 true => StorageUseRows::default(),
                 false => StorageUseRows {
