@@ -1690,7 +1690,7 @@ pub enum RosterCommand {
     /// Show what a file of users would do, row by row
     ///
     /// The file is CSV in UTF-8, UTF-16 or CP949. Its first line names the columns: name, full_name, email, password,
-    /// project, role, expires_at. The exit code is 2 where a row has a fault.
+    /// project, role, policy, expires_at, gpu. The exit code is 2 where a row has a fault.
     Plan(RosterFile),
     /// Apply a file of users all at once, and print the passwords of new accounts
     #[command(after_help = "Example:\n  \

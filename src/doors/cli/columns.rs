@@ -1065,6 +1065,7 @@ pub(super) const ROSTER_ROWS: &[Column<RosterRow>] = &[
     column("RESULT", 0, |r, _| r.action.word().to_owned()),
     column("PROJECT", 2, |r, _| dash(&r.project)),
     column("ROLE", 3, |r, _| r.role.word().to_owned()),
+    column("POLICY", 4, |r, _| dash(&r.policy)),
     column("EXPIRES", 4, |r, _| maybe(r.expires_at)),
     column("EMAIL", 5, |r, _| dash(&r.email)),
     column("FULL NAME", 4, |r, _| dash(&r.full_name)),

@@ -16,6 +16,8 @@ use rules::refusals;
 use rules::resources::MIN_DISK;
 use rules::storage::MIN_FOLDER_BYTES;
 use rules::tenancy::Scope;
+use rules::units::GpuShare;
+use rules::users::User;
 use rules::workload::precedence::MAX_PRIORITY;
 use rules::workload::validate::check_run_seconds;
 use uuid::Uuid;
@@ -296,6 +298,73 @@ pub async fn detach(
         .await
 }
 
+/// Makes the policy that bounds GPUs and nothing else.
+///
+/// Errors: `policy.name-taken`.
+pub(super) fn make_for_gpu(
+    rows: &Rows<'_>,
+    actor: &str,
+    name: String,
+    gpu: GpuShare,
+) -> Result<PolicyRecord, Failure> {
+    let policy = PolicyRecord {
+        id: PolicyId::make(rows.now, base::observe::random()),
+        name,
+        limits: PolicyLimits {
+            gpu: Some(u64::from(gpu.0)),
+            ..PolicyLimits::NONE
+        },
+        egress: None,
+        sudo: false,
+        generation: 1,
+    };
+    rows.insert_policy(&policy)?;
+    note(rows, actor, &policy, "policy.added", "", &told(&policy))?;
+    Ok(policy)
+}
+
+/// Attaches a policy to an account in the place of `replaced`, or takes that one away. After the last of several
+/// `narrow_networks` is due.
+pub(super) fn put_on_user(
+    rows: &Rows<'_>,
+    actor: &str,
+    policy: Option<PolicyId>,
+    replaced: Option<PolicyId>,
+    user: &User,
+) -> Result<(), Failure> {
+    let of = |id: Option<PolicyId>| match id {
+        Some(id) => find(rows, &id.to_string()).map(Some),
+        None => Ok(None),
+    };
+    let (policy, replaced) = (of(policy)?, of(replaced)?);
+    let (UserId(id), told) = (user.id, place(PolicyLevel::User, user.name.as_str()));
+    match (policy, replaced) {
+        (Some(policy), replaced) => {
+            rows.put_policy_use(PolicyLevel::User, Some(id), policy.id)?;
+            let before = replaced.map_or_else(String::new, |one| one.name);
+            note(rows, actor, &policy, "policy.attached", &before, &told)
+        }
+        (None, Some(replaced)) => {
+            rows.forget_policy_use(PolicyLevel::User, Some(id))?;
+            note(rows, actor, &replaced, "policy.detached", &told, "")
+        }
+        (None, None) => Ok(()),
+    }
+}
+
+/// Removes a policy that is as it was made and attached to nothing; another one stays.
+pub(super) fn forget_unused(rows: &Rows<'_>, actor: &str, policy: PolicyId) -> Result<(), Failure> {
+    let found = rows.policy_called(&policy.to_string())?;
+    let Some(policy) = found.filter(|one| one.generation == 1) else {
+        return Ok(());
+    };
+    if !uses_of(rows, policy.id)?.is_empty() {
+        return Ok(());
+    }
+    rows.forget_policy(policy.id)?;
+    note(rows, actor, &policy, "policy.removed", &told(&policy), "")
+}
+
 /// The limits that hold for a user in a project, each with the rule that it comes from and what is in use of it. The
 /// caller's own where no user is named, their first project where none is.
 ///
@@ -345,7 +414,7 @@ pub async fn effective(
 
 /// Takes from each live session what the policies that hold for it list no more: its node closes those connections. Costs a
 /// visit of each live session, and a look at the policies of each that has a network.
-fn narrow_networks(rows: &Rows<'_>, actor: &str) -> Result<(), Failure> {
+pub(super) fn narrow_networks(rows: &Rows<'_>, actor: &str) -> Result<(), Failure> {
     let live = rows.live_sessions()?;
     for session in live.iter().filter(|session| session.egress.is_some()) {
         let subjects = PolicySubjects {

@@ -3107,6 +3107,7 @@ fn roster_plan(t: Text) -> rosters::ShownPlan {
         email: format!("{name}@lab.example"),
         project: "ml-2027".into(),
         role: t.projects_role_member().into(),
+        policy: "gpu-0.5".into(),
         until: "28 Feb 2027".into(),
         tone: if faults.is_empty() { "ok" } else { "bad" },
         action: match faults.is_empty() {
