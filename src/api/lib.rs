@@ -7,6 +7,7 @@ pub mod announcements;
 pub mod apps;
 pub mod audit;
 pub mod branding;
+pub mod break_glass;
 pub mod budgets;
 pub mod certificates;
 pub mod code_runs;

@@ -9,6 +9,7 @@ mod authentication;
 mod backend_ai;
 mod body;
 mod branding;
+mod break_glass;
 mod budgets;
 mod certificates;
 mod code_runs;
@@ -121,6 +122,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/sessions/{id}/exec", get(streams::exec))
         .route("/sessions/{id}/execute", post(code_runs::execute))
         .route("/sessions/{id}/ports/{port}", get(streams::port))
+        .route("/sessions/{id}/break-glass", post(break_glass::session))
         .route("/sessions/{id}/apps", get(apps::list))
         .route("/sessions/{id}/apps/{app}", get(apps::get))
         .route("/sessions/{id}/apps/{app}/open", post(apps::open))
@@ -316,6 +318,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/folders", get(folders::list).post(folders::create))
         .route("/folders/{id}", get(folders::get).patch(folders::change))
         .route("/folders/{id}/limit", put(folders::limit))
+        .route("/folders/{id}/break-glass", post(break_glass::folder))
         .route("/folders/{id}/trash", post(folders::trash))
         .route("/folders/{id}/restore", post(folders::restore))
         .route("/folders/{id}/adopt", post(folders::adopt))
@@ -491,6 +494,8 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             get(audit::checkpoints).post(audit::sign),
         )
         .route("/audit/targets", get(audit::targets))
+        .route("/break-glass", get(break_glass::list))
+        .route("/break-glass/{id}", delete(break_glass::end))
         .route("/sign-ups", get(sign_ups::list))
         .route("/sign-ups/{id}/approve", post(sign_ups::approve))
         .route("/sign-ups/{id}/decline", post(sign_ups::decline))

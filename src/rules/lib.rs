@@ -15,6 +15,7 @@ pub mod audit;
 pub mod blocker;
 pub mod blockers;
 pub mod branding;
+pub mod break_glass;
 pub mod budget;
 pub mod calendar;
 pub mod checks;

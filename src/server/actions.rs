@@ -21,6 +21,7 @@ pub mod attention;
 pub mod audit;
 pub mod backups;
 pub mod branding;
+pub mod break_glass;
 pub mod budgets;
 pub mod certificates;
 pub mod code_runs;

@@ -23,6 +23,7 @@ pub(crate) mod app_shares;
 pub(crate) mod audit;
 pub(crate) mod audit_targets;
 pub(crate) mod branding;
+pub(crate) mod break_glass;
 pub(crate) mod budgets;
 pub(crate) mod connections;
 mod containers;

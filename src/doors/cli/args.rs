@@ -273,6 +273,9 @@ pub enum Command {
     /// Links by which accounts join a project
     #[command(subcommand, visible_alias = "invitations")]
     Invitation(InvitationCommand),
+    /// Look into a session or a folder of another user, with a reason that its owner is told
+    #[command(subcommand)]
+    BreakGlass(BreakGlassCommand),
     /// Requests of strangers for accounts, and who may ask
     #[command(subcommand, visible_alias = "sign-ups")]
     SignUp(SignUpCommand),
@@ -1853,6 +1856,45 @@ pub enum InvitationCommand {
         #[arg(value_name = "LINK")]
         link: String,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BreakGlassCommand {
+    /// List who looked into what is another user's, and why
+    Ls,
+    /// Enter a session of another user for a while
+    #[command(after_help = "Example:\n  \
+        fardel break-glass session vit --reason 'The job fills the disk of its node.'")]
+    Session {
+        #[arg(value_name = "SESSION")]
+        session: String,
+        #[command(flatten)]
+        why: BreakGlassReason,
+    },
+    /// Read the files of another user's folder for a while
+    #[command(after_help = "Example:\n  \
+        fardel break-glass folder mina/data --reason 'A virus was found in its files.'")]
+    Folder {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        #[command(flatten)]
+        why: BreakGlassReason,
+    },
+    /// End looks of yours before their time
+    End {
+        #[arg(value_name = "ID", required = true)]
+        looks: Vec<String>,
+    },
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct BreakGlassReason {
+    /// Why, in 10 to 200 characters; its owner reads it
+    #[arg(long, value_name = "WORDS")]
+    pub reason: String,
+    /// For how many minutes: 5 to 240, 60 when left out
+    #[arg(long, value_name = "MINUTES")]
+    pub minutes: Option<u32>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -3528,6 +3570,7 @@ pub enum MailCommand {
                 "storage",
                 "idle-warned",
                 "course",
+                "break-glass",
                 "reservation-decided",
                 "started",
                 "ended",

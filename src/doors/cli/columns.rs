@@ -7,6 +7,7 @@ use api::allowances::AllowanceView;
 use api::announcements::AnnouncementView;
 use api::apps::{AppShareView, AppState, AppView};
 use api::audit::{AuditCheckpointView, AuditEntryView, AuditTargetView};
+use api::break_glass::BreakGlassView;
 use api::budgets::BudgetView;
 use api::courses::{AttendanceView, CourseMemberView, CourseView};
 use api::environments::EnvironmentView;
@@ -416,6 +417,10 @@ fn told(notice: &NoticeView) -> String {
             None => "is offered to you".to_owned(),
         },
         (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),
+        (NoticeWord::BreakGlass, _) => match &notice.message {
+            Some(told) => format!("an administrator looks into it: {told}"),
+            None => "an administrator looks into it".to_owned(),
+        },
     }
 }
 
@@ -893,6 +898,20 @@ pub(super) const SIGN_UPS: &[Column<SignUpView>] = &[
     column("DECLINED", 3, |r, _| maybe(r.declined_at.as_ref())),
     column("FROM", 9, |r, _| r.source.clone()),
     column("NOTE", 9, |r, _| dash(&r.note)),
+];
+
+pub(super) const BREAK_GLASS: &[Column<BreakGlassView>] = &[
+    column("ID", 0, |r, _| r.id.to_string()),
+    column("KIND", 1, |r, _| r.kind.word().to_owned()),
+    column("NAME", 0, |r, _| r.name.clone()),
+    column("OWNER", 1, |r, _| r.owner.clone()),
+    column("BY", 0, |r, _| r.actor.clone()),
+    column("BEGAN", 1, |r, v| format!("{} ago", age(r.began_at, v.now))),
+    column("UNTIL", 1, |r, _| {
+        r.ended_at.unwrap_or(r.ends_at).to_string()
+    }),
+    column("OPEN", 1, |r, _| r.ended_at.is_none().to_string()),
+    column("REASON", 0, |r, _| r.reason.clone()),
 ];
 
 pub(super) const SIGN_UP_RULES: &[Column<SignUpRuleView>] = &[

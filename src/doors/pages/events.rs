@@ -595,6 +595,8 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "session.pending" => t.events_waits_again(),
         "session.deleted" => t.events_deleted(),
         "session.labelled" => t.events_labelled(),
+        "session.break-glass" | "folder.break-glass" => t.events_break_glass(),
+        "session.break-glass-ended" | "folder.break-glass-ended" => t.events_break_glass_ended(),
         "image.imported" => t.events_image_imported(),
         "image.removed" => t.events_image_removed(),
         "environment.imported" => t.events_image_imported(),

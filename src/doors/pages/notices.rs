@@ -239,6 +239,12 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             t.notices_account_ends(clock.near(*at, now)),
             String::new(),
         ),
+        NoticeKind::BreakGlass { by, reason } => (
+            "key-round",
+            "warn",
+            t.notices_break_glass(by.as_str()),
+            reason.clone(),
+        ),
         NoticeKind::Preempted => (
             "circle-stop",
             "warn",
@@ -280,6 +286,7 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             (NoticeKind::StorageWarned(_) | NoticeKind::FolderOffered(_), ..) => {
                 Some("/folders".to_owned())
             }
+            (NoticeKind::BreakGlass { .. }, ..) => Some("/break-glass".to_owned()),
             (about, None, Some(_)) if is_of_course(about) => Some("/courses".to_owned()),
             (_, Some(session), Some(_)) => Some(format!("/sessions/{session}")),
             _ => None,

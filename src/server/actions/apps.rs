@@ -22,14 +22,14 @@ use rules::app_services::{
     RUNTIME_LABEL, SERVICES_LABEL, ServiceFiles, ServiceSource, apps_of_services, service_name,
 };
 use rules::names::{ContainerName, SessionId};
-use rules::permissions::{Permission, may};
+use rules::permissions::Permission;
 use rules::refusal::{Refusal, RefusalKind};
 use rules::refusals;
 use rules::session::{Session, SessionEnvironment, SessionState};
 use rules::units::Timestamp;
 
 use super::allowed;
-use super::sessions::find::{find, keep_variables_own};
+use super::sessions::find::{check_entry, find};
 use crate::access::{Caller, new_app_ticket, repeated};
 use crate::app_starts::{AppCommands, AppProgress, AppStart, answers, listens};
 use crate::catalog::app_shares::AppShareRecord;
@@ -232,10 +232,10 @@ pub async fn at_port(
         let at = view.app_port(port)?.ok_or_else(missing)?;
         let session = at.session.ok_or_else(missing)?;
         let row = view.session(session)?.ok_or_else(missing)?;
-        if may(&caller.subject, Permission::SessionsEnter, &row.scope()).is_ok()
-            && keep_variables_own(caller, Permission::SessionsEnter, &row).is_ok()
-        {
-            return Ok(Some((session, at.app)));
+        match check_entry(view, caller, &row) {
+            Ok(()) => return Ok(Some((session, at.app))),
+            Err(Failure::Refusal(_)) => {}
+            Err(fault) => return Err(fault),
         }
         match may_open(view, caller, &row, &at.app, now) {
             Ok(()) => Ok(None),

@@ -26,6 +26,7 @@ use super::resource_groups::seen_ids;
 use super::sign_ups;
 use crate::access::Caller;
 use crate::catalog::allowances::AllowanceRecord;
+use crate::catalog::break_glass::{FOLDER_OPENED, SESSION_OPENED};
 use crate::catalog::budgets::{self, BudgetRecord};
 use crate::catalog::courses;
 use crate::catalog::events::EventRow;
@@ -86,6 +87,7 @@ impl OwnNotice {
             NoticeKind::WillEnd(_) | NoticeKind::AccountEnds(_) => NoticeTopic::WillEnd,
             NoticeKind::SignUpsWait(_) => NoticeTopic::SignUp,
             NoticeKind::Maintenance(_) => NoticeTopic::Maintenance,
+            NoticeKind::BreakGlass { .. } => NoticeTopic::BreakGlass,
         }
     }
 }
@@ -137,6 +139,11 @@ pub enum NoticeKind {
     SignUpsWait(u64),
     /// A node takes no new sessions.
     Maintenance(OwnMaintenance),
+    /// This administrator looks into it, for this reason.
+    BreakGlass {
+        by: String,
+        reason: String,
+    },
 }
 
 /// What a user is told of a node in maintenance.
@@ -384,6 +391,10 @@ fn view(notice: OwnNotice) -> NoticeView {
             (NoticeWord::SignUpsWait, None, None, Some(count.to_string()))
         }
         NoticeKind::Maintenance(of) => (NoticeWord::Maintenance, None, None, Some(of.message)),
+        NoticeKind::BreakGlass { by, reason } => {
+            let told = format!("{by}: {reason}");
+            (NoticeWord::BreakGlass, None, None, Some(told))
+        }
     };
     NoticeView {
         at: notice.at,
@@ -498,7 +509,15 @@ fn decided(row: &ToldEventRow) -> Option<NoticeKind> {
         reservations::REFUSED => Some(NoticeKind::ReservationRefused(why())),
         reservations::EXPIRED => Some(NoticeKind::ReservationExpired),
         courses::MESSAGE => Some(NoticeKind::CourseMessage(why())),
+        FOLDER_OPENED => Some(looked_into(&row.event)),
         _ => None,
+    }
+}
+
+fn looked_into(event: &EventRow) -> NoticeKind {
+    NoticeKind::BreakGlass {
+        by: event.actor.clone(),
+        reason: event.after.clone(),
     }
 }
 
@@ -641,6 +660,7 @@ fn happened(row: ToldEventRow, read: u64, is_newest: bool) -> OwnNotice {
                 let ends = Timestamp::parse(&event.after).unwrap_or(event.at);
                 NoticeKind::CourseWarned(ends)
             }
+            SESSION_OPENED => looked_into(&event),
             rules::codes::SESSION_IDLE => NoticeKind::FoundIdle,
             rules::codes::SESSION_PREEMPTED => NoticeKind::Preempted,
             _ if cancelled => NoticeKind::Cancelled,

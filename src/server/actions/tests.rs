@@ -640,6 +640,18 @@ async fn every_act_asks_for_its_capability_first() {
         (SystemWrite, "webhooks.test", |s, c| webhooks::test(
             s, c, "x"
         )),
+        (SessionsEnter, "break_glass.enter_session", |s, c| {
+            break_glass::enter_session(s, c, "x", Default::default())
+        }),
+        (SessionsEnter, "break_glass.read_folder", |s, c| {
+            break_glass::read_folder(s, c, "x", Default::default())
+        }),
+        (AuditRead, "break_glass.list", |s, c| break_glass::list(
+            s, c
+        )),
+        (SessionsEnter, "break_glass.end", |s, c| break_glass::end(
+            s, c, "x"
+        )),
         (SystemWrite, "mail.retry", |s, c| mail::retry(s, c)),
         (SystemWrite, "mail.test", |s, c| mail::test(
             s,

@@ -167,6 +167,30 @@ CREATE TABLE branding (
     generation integer not null
 ) strict;
 
+CREATE TABLE break_glass (
+    id blob primary key,
+    -- The administrator.
+    actor blob not null,
+    actor_name text not null,
+    -- The user whose it is; null for a folder of a project.
+    owner blob,
+    owner_name text not null,
+    kind text not null check (kind in ('session', 'folder')),
+    -- The session or the folder, and its name then.
+    object blob not null,
+    name text not null,
+    domain blob not null,
+    reason text not null,
+    began_at integer not null,
+    ends_at integer not null,
+    -- Null while it is open.
+    ended_at integer
+) strict, without rowid;
+
+CREATE INDEX break_glass_due on break_glass (ends_at) where ended_at is null;
+
+CREATE UNIQUE INDEX break_glass_open on break_glass (actor, object) where ended_at is null;
+
 CREATE TABLE browser_session (
     id blob primary key,
     hash blob not null unique,
@@ -344,7 +368,8 @@ CREATE INDEX event_object on event (object, sequence);
 CREATE INDEX event_told on event (owner, sequence)
 where code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned', 'session.idle',
                'session.reservation-warned', 'reservation.approved', 'reservation.refused', 'reservation.expired',
-               'session.course-warned', 'course.message', 'session.preempted');
+               'session.course-warned', 'course.message', 'session.preempted', 'session.break-glass',
+               'folder.break-glass');
 
 CREATE TABLE external_user (
     user blob primary key references user (id),

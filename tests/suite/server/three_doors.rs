@@ -941,6 +941,20 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["acceptInvitation"],
         &["invitation accept x"],
     ),
+    ("GET /break-glass", &["listBreakGlass"], &["break-glass ls"]),
+    (
+        "POST /break-glass",
+        &["enterByBreakGlass", "readByBreakGlass"],
+        &[
+            "break-glass session x --reason y --minutes 5",
+            "break-glass folder x --reason y",
+        ],
+    ),
+    (
+        "POST /break-glass/{id}/end",
+        &["endBreakGlass"],
+        &["break-glass end x"],
+    ),
     (
         "GET /sign-ups",
         &["listSignUps", "listSignUpRules"],
@@ -1373,6 +1387,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/fair_share.rs"),
         include_str!("../../../src/doors/pages/statements.rs"),
         include_str!("../../../src/doors/pages/holidays.rs"),
+        include_str!("../../../src/doors/pages/break_glass.rs"),
         include_str!("../../../src/doors/pages/sign_ups.rs"),
         include_str!("../../../src/doors/pages/announced.rs"),
         include_str!("../../../src/doors/pages/announcements.rs"),

@@ -3792,6 +3792,54 @@ pub const ROUTES: &[DocumentedRoute] = &[
         refusals: &[503],
         ..ROUTE
     },
+    // Behind what it opens: who tries each route in this order meets the others closed.
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/sessions/{id}/break-glass",
+        operation: "enterByBreakGlass",
+        tag: "system",
+        summary: "Enter a session of another user for a while, with a reason that its owner is told",
+        needs: ENTER,
+        body: Some("NewBreakGlass"),
+        status: 201,
+        answer: SuccessReply::Schema("BreakGlass"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/break-glass",
+        operation: "readByBreakGlass",
+        tag: "system",
+        summary: "Read the files of another user's folder for a while, with a reason that its owner is told",
+        needs: ENTER,
+        body: Some("NewBreakGlass"),
+        status: 201,
+        answer: SuccessReply::Schema("BreakGlass"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/break-glass",
+        operation: "listBreakGlass",
+        tag: "system",
+        summary: "List who looked into what is another user's, and why: into yours, your own looks, and those that you audit",
+        needs: AUDIT,
+        answer: SuccessReply::Schema("BreakGlassPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/break-glass/{id}",
+        operation: "endBreakGlass",
+        tag: "system",
+        summary: "End a look of yours before its time",
+        needs: ENTER,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
+        ..ROUTE
+    },
     DocumentedRoute {
         path: "/metrics",
         operation: "figures",

@@ -575,6 +575,19 @@ const SUMMARIES: &[(&str, &str)] = &[
         "acceptInvitation",
         "내 계정으로 초대받은 프로젝트에 참여합니다",
     ),
+    (
+        "enterByBreakGlass",
+        "이유를 적고 다른 사용자의 세션에 잠시 들어갑니다. 소유자에게 알립니다",
+    ),
+    (
+        "readByBreakGlass",
+        "이유를 적고 다른 사용자의 폴더에 있는 파일을 잠시 읽습니다. 소유자에게 알립니다",
+    ),
+    (
+        "listBreakGlass",
+        "다른 사용자의 것을 연 관리자와 그 이유 목록",
+    ),
+    ("endBreakGlass", "내가 연 것을 시간보다 먼저 끝냅니다"),
     ("listSignUps", "도메인의 계정 요청 목록"),
     ("approveSignUp", "요청한 계정을 만듭니다"),
     (

@@ -1,0 +1,32 @@
+-- Looks of administrators into what is another user's: who, into what, and why. Its owner reads them for as long as they are
+-- kept.
+create table break_glass (
+    id blob primary key,
+    -- The administrator.
+    actor blob not null,
+    actor_name text not null,
+    -- The user whose it is; null for a folder of a project.
+    owner blob,
+    owner_name text not null,
+    kind text not null check (kind in ('session', 'folder')),
+    -- The session or the folder, and its name then.
+    object blob not null,
+    name text not null,
+    domain blob not null,
+    reason text not null,
+    began_at integer not null,
+    ends_at integer not null,
+    -- Null while it is open.
+    ended_at integer
+) strict, without rowid;
+
+create unique index break_glass_open on break_glass (actor, object) where ended_at is null;
+create index break_glass_due on break_glass (ends_at) where ended_at is null;
+
+-- That an administrator looks is among what users are told.
+drop index event_told;
+create index event_told on event (owner, sequence)
+where code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned', 'session.idle',
+               'session.reservation-warned', 'reservation.approved', 'reservation.refused', 'reservation.expired',
+               'session.course-warned', 'course.message', 'session.preempted', 'session.break-glass',
+               'folder.break-glass');
