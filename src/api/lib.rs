@@ -4,6 +4,7 @@
 
 pub mod allowances;
 pub mod announcements;
+pub mod approvals;
 pub mod apps;
 pub mod audit;
 pub mod branding;

@@ -8,8 +8,8 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    allowances, announcements, apps, audit, branding, break_glass, budgets, certificates,
-    code_runs, commits, courses, environments, events, fair_share, folder_browsing,
+    allowances, announcements, approvals, apps, audit, branding, break_glass, budgets,
+    certificates, code_runs, commits, courses, environments, events, fair_share, folder_browsing,
     folder_snapshots, folders, gpus, history, holidays, idle_rules, images, invitations, mail,
     nodes, notices, operations, policies, presets, problem, queue_rehearsal, reservations,
     resource_groups, rosters, second_factor, sessions, settings, sign_ups, ssh, start_up,
@@ -154,6 +154,7 @@ fn named() -> Schemas {
     collect::<branding::BrandingView>(&mut all);
     collect::<branding::BrandingPatchBody>(&mut all);
     collect::<break_glass::BreakGlassBody>(&mut all);
+    collect::<approvals::FourEyesBody>(&mut all);
     collect::<mail::MailChoicesView>(&mut all);
     collect::<mail::MailChoicesBody>(&mut all);
     collect::<mail::MailStatusView>(&mut all);
@@ -253,6 +254,7 @@ fn pages(all: &mut Schemas) {
     page::<audit::AuditTargetView>(all);
     page::<invitations::InvitationView>(all);
     page::<break_glass::BreakGlassView>(all);
+    page::<approvals::ApprovalView>(all);
     page::<sign_ups::SignUpView>(all);
     page::<sign_ups::SignUpRuleView>(all);
     page::<webhooks::WebhookView>(all);

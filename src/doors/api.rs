@@ -3,6 +3,7 @@
 
 mod allowances;
 mod announcements;
+mod approvals;
 mod apps;
 mod audit;
 mod authentication;
@@ -494,6 +495,13 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             get(audit::checkpoints).post(audit::sign),
         )
         .route("/audit/targets", get(audit::targets))
+        .route("/approvals", get(approvals::list))
+        .route("/approvals/{id}/release", post(approvals::release))
+        .route("/approvals/{id}/decline", post(approvals::decline))
+        .route(
+            "/four-eyes",
+            get(approvals::four_eyes).put(approvals::set_four_eyes),
+        )
         .route("/break-glass", get(break_glass::list))
         .route("/break-glass/{id}", delete(break_glass::end))
         .route("/sign-ups", get(sign_ups::list))

@@ -6,6 +6,7 @@ pub mod access_keys;
 pub mod allowances;
 pub mod announced;
 pub mod announcements;
+pub mod approvals;
 pub mod apps;
 pub mod assets;
 pub mod attention;
@@ -312,6 +313,7 @@ pub fn router(
         .merge(volumes::router())
         .merge(webhooks::router())
         .merge(branding::router())
+        .merge(approvals::router())
         .merge(break_glass::router())
         .merge(role_forms::router())
         .route("/users/{id}", get(user::show))
@@ -679,6 +681,9 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "sources-fail" => t.notice_sources_fail(of),
         "sources-none" => t.notice_sources_none().to_owned(),
         "branding" => t.branding_saved().to_owned(),
+        "approval-done" => t.approvals_done_now().to_owned(),
+        "approval-declined" => t.approvals_declined_now().to_owned(),
+        "approval-set" => t.approvals_set_now().to_owned(),
         "break-glass" => t.break_glass_opened_now(of),
         "break-glass-ended" => t.break_glass_ended_now().to_owned(),
         "folders-offered" => t.departure_offered_now(of),

@@ -20,6 +20,7 @@ pub(crate) mod allowances;
 pub(crate) mod announcements;
 pub(crate) mod app_ports;
 pub(crate) mod app_shares;
+pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod audit_targets;
 pub(crate) mod branding;

@@ -273,6 +273,9 @@ pub enum Command {
     /// Links by which accounts join a project
     #[command(subcommand, visible_alias = "invitations")]
     Invitation(InvitationCommand),
+    /// Acts of administrators that wait until a second one approves them
+    #[command(subcommand, visible_alias = "approvals")]
+    Approval(ApprovalCommand),
     /// Look into a session or a folder of another user, with a reason that its owner is told
     #[command(subcommand)]
     BreakGlass(BreakGlassCommand),
@@ -1856,6 +1859,28 @@ pub enum InvitationCommand {
         #[arg(value_name = "LINK")]
         link: String,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ApprovalCommand {
+    /// List the acts that wait, and what became of earlier ones
+    Ls,
+    /// Say whether acts wait at all
+    Status,
+    /// Approve acts of other administrators: they are done at once
+    Release {
+        #[arg(value_name = "ID", required = true)]
+        approvals: Vec<String>,
+    },
+    /// Decline acts that wait
+    Decline {
+        #[arg(value_name = "ID", required = true)]
+        approvals: Vec<String>,
+    },
+    /// Let acts on policies, roles and settings wait from now on
+    On,
+    /// Let no act wait any more; this waits for approval itself
+    Off,
 }
 
 #[derive(Debug, Subcommand)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use api::allowances::AllowanceView;
 use api::announcements::AnnouncementView;
+use api::approvals::ApprovalView;
 use api::apps::{AppShareView, AppState, AppView};
 use api::audit::{AuditCheckpointView, AuditEntryView, AuditTargetView};
 use api::break_glass::BreakGlassView;
@@ -898,6 +899,18 @@ pub(super) const SIGN_UPS: &[Column<SignUpView>] = &[
     column("DECLINED", 3, |r, _| maybe(r.declined_at.as_ref())),
     column("FROM", 9, |r, _| r.source.clone()),
     column("NOTE", 9, |r, _| dash(&r.note)),
+];
+
+pub(super) const APPROVALS: &[Column<ApprovalView>] = &[
+    column("ID", 0, |r, _| r.id.to_string()),
+    column("ACT", 0, |r, _| r.act.clone()),
+    column("OBJECT", 0, |r, _| dash(&r.object)),
+    column("ASKED BY", 1, |r, _| r.asker.clone()),
+    column("ASKED", 1, |r, v| format!("{} ago", age(r.asked_at, v.now))),
+    column("STATE", 0, |r, _| r.state.word().to_owned()),
+    column("UNTIL", 2, |r, _| r.expires_at.to_string()),
+    column("BY", 2, |r, _| maybe(r.decided_by.as_ref())),
+    column("DETAIL", 3, |r, _| r.detail.clone()),
 ];
 
 pub(super) const BREAK_GLASS: &[Column<BreakGlassView>] = &[

@@ -23,6 +23,7 @@ use rules::workload::validate::check_run_seconds;
 use uuid::Uuid;
 
 use super::accounts::find as find_user;
+use super::four_eyes::{PendingAct, hold, kept};
 use super::tenancy::{find_domain, find_project, project_for_launch};
 use super::{allowed, budgets, sessions, somewhere};
 use crate::access::Caller;
@@ -69,8 +70,11 @@ pub async fn create(
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
     let (name, limits) = (name_of(&asked.name)?, limits_of(asked.limits)?);
     let egress = asked.egress.read()?;
-    let actor = caller.name.clone();
-    server
+    let act = PendingAct::PolicyCreate {
+        asked: asked.clone(),
+    };
+    let (by, held) = (caller.clone(), act.clone());
+    let made = server
         .catalog()
         .write(Lane::Requests, "make a policy", move |rows| {
             if let Some(full) = no_room(rows.policies()?.len()) {
@@ -86,10 +90,12 @@ pub async fn create(
             };
             rows.insert_policy(&policy)?;
             let told = told(&policy);
-            note(rows, actor.as_str(), &policy, "policy.added", "", &told)?;
+            note(rows, by.name.as_str(), &policy, "policy.added", "", &told)?;
+            hold(rows, &by, &held)?;
             show(rows, policy)
         })
-        .await
+        .await;
+    kept(server, caller, made, &act).await
 }
 
 /// Changes a policy's name or limits. What runs goes on. Sums hold at once, also for what waits; limits of one session
@@ -104,16 +110,24 @@ pub async fn change(
     if_match: Option<u64>,
 ) -> Result<PolicyView, Failure> {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
+    let act = PendingAct::PolicyChange {
+        which: which.to_owned(),
+        patch: patch.clone(),
+        if_match,
+        to: None,
+    };
     let wanted = PolicyChange::read(patch, if_match)?;
-    let (actor, which) = (caller.name.clone(), which.to_owned());
-    server
+    let (by, which, held) = (caller.clone(), which.to_owned(), act.clone());
+    let changed = server
         .catalog()
         .write(Lane::Requests, "change a policy", move |rows| {
             let policy = find(rows, &which)?;
-            let changed = changed(rows, actor.as_str(), policy, wanted)?;
+            let changed = changed(rows, by.name.as_str(), policy, wanted)?;
+            hold(rows, &by, &held)?;
             show(rows, changed)
         })
-        .await
+        .await;
+    kept(server, caller, changed, &act).await
 }
 
 /// Changes a policy and attaches it, both or neither.
@@ -128,16 +142,25 @@ pub async fn change_and_attach(
     to: PolicyUseBody,
 ) -> Result<PolicyView, Failure> {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
+    let act = PendingAct::PolicyChange {
+        which: which.to_owned(),
+        patch: patch.clone(),
+        if_match,
+        to: Some(to.clone()),
+    };
     let wanted = PolicyChange::read(patch, if_match)?;
-    let (caller, which) = (caller.clone(), which.to_owned());
-    server
+    let (by, which, held) = (caller.clone(), which.to_owned(), act.clone());
+    let done = server
         .catalog()
         .write(Lane::Requests, "change and attach a policy", move |rows| {
             let policy = find(rows, &which)?;
-            let changed = changed(rows, caller.name.as_str(), policy, wanted)?;
-            attached(rows, &caller, changed, &to)
+            let changed = changed(rows, by.name.as_str(), policy, wanted)?;
+            let done = attached(rows, &by, changed, &to)?;
+            hold(rows, &by, &held)?;
+            Ok(done)
         })
-        .await
+        .await;
+    kept(server, caller, done, &act).await
 }
 
 /// What a patch says, read; nothing of the catalog is known yet.
@@ -204,8 +227,11 @@ fn changed(
 /// Removes a policy that is attached to nothing. Errors: `policy.not-found`, `policy.in-use`.
 pub async fn remove(server: &Server, caller: &Caller, which: &str) -> Result<(), Failure> {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
-    let (actor, which) = (caller.name.clone(), which.to_owned());
-    server
+    let act = PendingAct::PolicyRemove {
+        which: which.to_owned(),
+    };
+    let (by, which, held) = (caller.clone(), which.to_owned(), act.clone());
+    let removed = server
         .catalog()
         .write(Lane::Requests, "remove a policy", move |rows| {
             let policy = find(rows, &which)?;
@@ -215,9 +241,11 @@ pub async fn remove(server: &Server, caller: &Caller, which: &str) -> Result<(),
             }
             rows.forget_policy(policy.id)?;
             let told = told(&policy);
-            note(rows, actor.as_str(), &policy, "policy.removed", &told, "")
+            note(rows, by.name.as_str(), &policy, "policy.removed", &told, "")?;
+            hold(rows, &by, &held)
         })
-        .await
+        .await;
+    kept(server, caller, removed, &act).await
 }
 
 /// Attaches a policy to the site, a domain, a project, each of its members or a user, in the place of the one that was there.
@@ -230,14 +258,21 @@ pub async fn attach(
     to: PolicyUseBody,
 ) -> Result<PolicyView, Failure> {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
-    let (caller, which) = (caller.clone(), which.to_owned());
-    server
+    let act = PendingAct::PolicyAttach {
+        which: which.to_owned(),
+        to: to.clone(),
+    };
+    let (by, which, held) = (caller.clone(), which.to_owned(), act.clone());
+    let done = server
         .catalog()
         .write(Lane::Requests, "attach a policy", move |rows| {
             let policy = find(rows, &which)?;
-            attached(rows, &caller, policy, &to)
+            let done = attached(rows, &by, policy, &to)?;
+            hold(rows, &by, &held)?;
+            Ok(done)
         })
-        .await
+        .await;
+    kept(server, caller, done, &act).await
 }
 
 fn attached(
@@ -273,29 +308,36 @@ pub async fn detach(
     subject_name: Option<String>,
 ) -> Result<PolicyView, Failure> {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
+    let act = PendingAct::PolicyDetach {
+        which: which.to_owned(),
+        level,
+        subject: subject_name.clone(),
+    };
     let from = PolicyUseBody {
         level: level.ok_or_else(|| refusals::policy_level_unknown().at("/level"))?,
         subject: subject_name,
     };
-    let (caller, which) = (caller.clone(), which.to_owned());
-    server
+    let (by, which, held) = (caller.clone(), which.to_owned(), act.clone());
+    let done = server
         .catalog()
         .write(Lane::Requests, "detach a policy", move |rows| {
             let policy = find(rows, &which)?;
-            let (subject, whose) = subject(rows, &caller, &from)?;
+            let (subject, whose) = subject(rows, &by, &from)?;
             let uses = uses_of(rows, policy.id)?;
             let there = |one: &PolicyUseView| one.level == from.level && one.id == subject;
             if !uses.iter().any(there) {
                 return Err(refusals::policy_not_attached().into());
             }
             rows.forget_policy_use(from.level, subject)?;
-            narrow_networks(rows, caller.name.as_str())?;
+            narrow_networks(rows, by.name.as_str())?;
             let told = place(from.level, &whose);
-            let actor = caller.name.as_str();
+            let actor = by.name.as_str();
             note(rows, actor, &policy, "policy.detached", &told, "")?;
+            hold(rows, &by, &held)?;
             show(rows, policy)
         })
-        .await
+        .await;
+    kept(server, caller, done, &act).await
 }
 
 /// Makes the policy that bounds GPUs and nothing else.

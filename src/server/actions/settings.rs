@@ -15,6 +15,7 @@ use rules::refusals;
 use rules::users::UserSource;
 
 use super::allowed;
+use super::four_eyes::{PendingAct, pass};
 use crate::access::{self, Caller};
 use crate::appliance::settings::Reloaded;
 use crate::catalog::Lane;
@@ -188,7 +189,11 @@ pub async fn change(
     allowed(caller, Permission::SystemWrite)?;
     let known = edit::key_named(key)?;
     let value = edit::written(known, typed)?;
-    put(server, caller, known.key, value, mode).await
+    let act = PendingAct::SettingChange {
+        key: known.key.to_owned(),
+        value: typed.to_owned(),
+    };
+    put(server, caller, known.key, value, mode, &act).await
 }
 
 /// Gives a key the value that it had before its last change here.
@@ -201,7 +206,10 @@ pub async fn undo(
     mode: SettingWrite,
 ) -> Result<SettingChange, Failure> {
     let (key, before) = undoable(server, caller, key).await?;
-    put(server, caller, key, before, mode).await
+    let act = PendingAct::SettingUndo {
+        key: key.to_owned(),
+    };
+    put(server, caller, key, before, mode, &act).await
 }
 
 /// A key, and what the files said of it before its last change here; None for nothing.
@@ -228,10 +236,12 @@ async fn put(
     key: &'static str,
     value: Option<String>,
     mode: SettingWrite,
+    act: &PendingAct,
 ) -> Result<SettingChange, Failure> {
     let now = || server.in_force().reading().standings.clone();
     let before = newest(&now(), key);
     if mode == SettingWrite::Real {
+        pass(server, caller, act).await?;
         let reloaded = written(server, caller, key, value).await?;
         return Ok(SettingChange {
             key: key.to_owned(),

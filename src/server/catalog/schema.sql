@@ -98,6 +98,25 @@ CREATE INDEX app_share_by_session on app_share (session, app);
 
 CREATE INDEX app_share_by_user on app_share (user) where user is not null;
 
+CREATE TABLE approval (
+    id blob primary key,
+    -- The administrator who asked.
+    asker blob not null,
+    asker_name text not null,
+    -- The act with everything it needs, as JSON; what it does and to what, in a word and a name.
+    act text not null,
+    word text not null,
+    object text not null,
+    asked_at integer not null,
+    expires_at integer not null,
+    -- Running: approved, and being done now.
+    state text not null check (state in ('waiting', 'running', 'done', 'declined')),
+    decided_by text,
+    decided_at integer
+) strict, without rowid;
+
+CREATE INDEX approval_by_state on approval (state, asked_at);
+
 CREATE TABLE assignment (
     node blob primary key references node (id),
     generation integer not null,
@@ -620,7 +639,7 @@ CREATE TABLE "installation" (
     setup_hash blob,
     setup_expires_at integer,
     revision integer not null
-, seal_key blob, sealed_at integer, second_factor_since integer) strict;
+, seal_key blob, sealed_at integer, second_factor_since integer, four_eyes integer not null default 0 check (four_eyes in (0, 1))) strict;
 
 CREATE TABLE invitation (
     id blob primary key,

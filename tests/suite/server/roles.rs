@@ -148,6 +148,8 @@ fn body(route: &DocumentedRoute) -> String {
         Some("IdleRulePatch") => json!({"window_seconds": 7200}).to_string(),
         Some("NewAnnouncement" | "AnnouncementPatch") => json!({"text": "News."}).to_string(),
         Some("MailChoicesRequest") => json!({"kinds": ["failed"]}).to_string(),
+        // They are off already: what follows meets no act that waits.
+        Some("FourEyes") => json!({"on": false}).to_string(),
         Some("NewBreakGlass") => json!({"reason": "The disk is nearly full."}).to_string(),
         Some("SignUpApproval") => "{}".to_owned(),
         Some("NewSignUpRule") => json!({"addresses": "@lab.example"}).to_string(),

@@ -941,6 +941,21 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["acceptInvitation"],
         &["invitation accept x"],
     ),
+    (
+        "GET /approvals",
+        &["listApprovals", "getFourEyes"],
+        &["approval ls", "approval status"],
+    ),
+    (
+        "POST /approvals/{id}/decide",
+        &["releaseApproval", "declineApproval"],
+        &["approval release x", "approval decline x"],
+    ),
+    (
+        "POST /approvals/four-eyes",
+        &["setFourEyes"],
+        &["approval on", "approval off"],
+    ),
     ("GET /break-glass", &["listBreakGlass"], &["break-glass ls"]),
     (
         "POST /break-glass",
@@ -1387,6 +1402,7 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/fair_share.rs"),
         include_str!("../../../src/doors/pages/statements.rs"),
         include_str!("../../../src/doors/pages/holidays.rs"),
+        include_str!("../../../src/doors/pages/approvals.rs"),
         include_str!("../../../src/doors/pages/break_glass.rs"),
         include_str!("../../../src/doors/pages/sign_ups.rs"),
         include_str!("../../../src/doors/pages/announced.rs"),

@@ -3792,6 +3792,60 @@ pub const ROUTES: &[DocumentedRoute] = &[
         refusals: &[503],
         ..ROUTE
     },
+    DocumentedRoute {
+        path: "/api/v1/approvals",
+        operation: "listApprovals",
+        tag: "system",
+        summary: "List acts of administrators that wait for a second one, and what became of earlier ones",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("ApprovalPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/approvals/{id}/release",
+        operation: "releaseApproval",
+        tag: "system",
+        summary: "Approve an act of another administrator: it is done as theirs",
+        needs: SYSTEM_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404, 409, 412, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/approvals/{id}/decline",
+        operation: "declineApproval",
+        tag: "system",
+        summary: "Decline an act that waits",
+        needs: SYSTEM_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/four-eyes",
+        operation: "getFourEyes",
+        tag: "system",
+        summary: "Whether acts of administrators on policies, roles and settings wait for a second one",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("FourEyes"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/four-eyes",
+        operation: "setFourEyes",
+        tag: "system",
+        summary: "Say whether acts of administrators wait for a second one",
+        needs: SYSTEM_WRITE,
+        body: Some("FourEyes"),
+        answer: SuccessReply::Schema("FourEyes"),
+        refusals: &[400, 409, 422],
+        ..ROUTE
+    },
     // Behind what it opens: who tries each route in this order meets the others closed.
     DocumentedRoute {
         method: "POST",

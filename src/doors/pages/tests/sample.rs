@@ -10,6 +10,7 @@ use server::actions::system::Diagnostic;
 use super::super::about::AboutPage;
 use super::super::access_keys::{AccessKeysPage, OwnKeyRow, ShownKey};
 use super::super::announced::{AnnouncedPage, AnnouncedRow, BareAnnouncedPage};
+use super::super::approvals::{ApprovalLine, ApprovalsPage};
 use super::super::apps::{AppPage, AppRow, AppShareRow, AppsPage, SessionLink, SharedAppPage};
 use super::super::attention;
 use super::super::awaited::{AwaitedSession, AwaitedSessions};
@@ -731,6 +732,41 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                 action: "/sign-ups/rule?domain=default".into(),
             }],
             may_change: true,
+        };
+        all.push((name, page.render()));
+    }
+    for (name, is_on) in [("approvals", true), ("approvals-none", false)] {
+        let act = |id: &str, facts: String, is_decidable| ApprovalLine {
+            id: id.into(),
+            act: t.approvals_policy_change(),
+            object: "small".into(),
+            facts,
+            detail: r#"{"policy-change":{"which":"small","patch":{"sudo":true}}}"#.into(),
+            is_decidable,
+            is_declinable: true,
+        };
+        let waits = || t.approvals_waits("ada", "28 Feb 10:00", "1 Mar 10:00");
+        let page = ApprovalsPage {
+            t,
+            f: layout(t, Nav::System, is_on),
+            alert: None,
+            is_on,
+            may_change: true,
+            waiting: match is_on {
+                true => vec![
+                    act("0199f0a3-1", waits(), true),
+                    act("0199f0a3-2", waits(), false),
+                ],
+                false => Vec::new(),
+            },
+            past: match is_on {
+                true => vec![act(
+                    "0199f0a3-3",
+                    t.approvals_done("ada", "28 Feb 10:00", "grace"),
+                    false,
+                )],
+                false => Vec::new(),
+            },
         };
         all.push((name, page.render()));
     }

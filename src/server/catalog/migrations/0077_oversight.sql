@@ -30,3 +30,26 @@ where code in ('session.running', 'session.ended', 'session.gpu-warned', 'sessio
                'session.reservation-warned', 'reservation.approved', 'reservation.refused', 'reservation.expired',
                'session.course-warned', 'course.message', 'session.preempted', 'session.break-glass',
                'folder.break-glass');
+
+-- Whether acts of administrators on policies, roles and settings wait until another one approves them.
+alter table installation add column four_eyes integer not null default 0 check (four_eyes in (0, 1));
+
+-- Such acts. One that no other administrator decides on is of no use from `expires_at` on.
+create table approval (
+    id blob primary key,
+    -- The administrator who asked.
+    asker blob not null,
+    asker_name text not null,
+    -- The act with everything it needs, as JSON; what it does and to what, in a word and a name.
+    act text not null,
+    word text not null,
+    object text not null,
+    asked_at integer not null,
+    expires_at integer not null,
+    -- Running: approved, and being done now.
+    state text not null check (state in ('waiting', 'running', 'done', 'declined')),
+    decided_by text,
+    decided_at integer
+) strict, without rowid;
+
+create index approval_by_state on approval (state, asked_at);
