@@ -125,6 +125,7 @@ fn named() -> Schemas {
     collect::<presets::NewPresetBody>(&mut all);
     collect::<presets::PresetPatchBody>(&mut all);
     collect::<courses::NewCourseBody>(&mut all);
+    collect::<courses::CourseSlotBody>(&mut all);
     collect::<courses::CoursePatchBody>(&mut all);
     collect::<courses::CourseStartBody>(&mut all);
     collect::<courses::CourseStopBody>(&mut all);

@@ -316,6 +316,10 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/courses/{id}/stop", post(courses::stop))
         .route("/courses/{id}/extend", post(courses::extend))
         .route("/courses/{id}/message", post(courses::message))
+        .route(
+            "/courses/{id}/timetable",
+            get(courses::timetable).post(courses::book_slot),
+        )
         .route("/folders", get(folders::list).post(folders::create))
         .route("/folders/{id}", get(folders::get).patch(folders::change))
         .route("/folders/{id}/limit", put(folders::limit))

@@ -79,6 +79,7 @@ pub mod start_up;
 pub mod statement;
 pub mod storage;
 pub mod tenancy;
+pub mod timetable;
 pub mod trace;
 pub mod translations;
 pub mod units;

@@ -2434,6 +2434,37 @@ pub enum CourseCommand {
         #[arg(value_name = "USER")]
         users: Vec<String>,
     },
+    /// List the reservations of the timetable
+    Timetable {
+        #[arg(value_name = "COURSE")]
+        course: String,
+    },
+    /// Book a weekly time until the term ends
+    #[command(after_help = "Example:\n  \
+        fardel course book deep-2027 mon 09:00 12:00 --gpu 4 --cpu 16 --mem 64g --skip-holidays")]
+    Book {
+        #[arg(value_name = "COURSE")]
+        course: String,
+        #[arg(value_name = "DAY", value_parser = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"])]
+        day: String,
+        /// Time of day in the time zone of the course
+        #[arg(value_name = "FROM")]
+        from: String,
+        #[arg(value_name = "TO")]
+        to: String,
+        /// Whole GPUs
+        #[arg(long, value_name = "GPUS")]
+        gpu: Option<String>,
+        /// Cores
+        #[arg(long, value_name = "CORES")]
+        cpu: Option<String>,
+        /// Memory: 64g
+        #[arg(long, value_name = "SIZE")]
+        mem: Option<String>,
+        /// Leave out weeks that begin on a holiday
+        #[arg(long)]
+        skip_holidays: bool,
+    },
 }
 
 /// What a course says.

@@ -503,6 +503,8 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("course stop", "구성원의 세션을 중지합니다"),
     ("course extend", "구성원의 세션 시간을 늘립니다"),
     ("course message", "구성원에게 메시지를 보냅니다"),
+    ("course timetable", "강좌 시간표의 예약을 나열합니다"),
+    ("course book", "강좌가 끝날 때까지 매주 시간을 예약합니다"),
     ("app", "세션 안에서 브라우저로 여는 프로그램"),
     ("app ls", "세션의 앱을 나열합니다"),
     ("app get", "앱 하나와 응답 여부를 보여 줍니다"),

@@ -313,6 +313,14 @@ CREATE INDEX course_due on course (due_at) where due_at is not null;
 
 CREATE UNIQUE INDEX course_name on course (project, name);
 
+CREATE TABLE course_slot (
+    course blob not null references course (id) on delete cascade,
+    reservation blob not null references reservation (id) on delete cascade,
+    primary key (course, reservation)
+) strict, without rowid;
+
+CREATE INDEX course_slot_reservation on course_slot (reservation);
+
 CREATE TABLE device (
     uuid text primary key,
     cordoned integer not null check (cordoned in (0, 1)),

@@ -117,6 +117,9 @@ fn body(route: &DocumentedRoute) -> String {
         Some("CoursePatch") => json!({"title": "A title"}).to_string(),
         Some("CourseStart" | "CourseStop") => "{}".to_owned(),
         Some("CourseExtension") => json!({"minutes": 30}).to_string(),
+        Some("NewCourseSlot") => {
+            json!({"day": "mon", "from": "09:00", "to": "12:00", "resources": {"cpu": 1}}).to_string()
+        }
         Some("CourseMessage") => json!({"text": "Save your work."}).to_string(),
         Some("NewResourceGroup") => json!({"name": "new"}).to_string(),
         Some("ResourceGroupPatch") => json!({"title": "A title"}).to_string(),

@@ -447,8 +447,8 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ),
     (
         "GET /courses/{id}",
-        &["getCourse", "listCourseMembers"],
-        &["course get x", "course members x"],
+        &["getCourse", "listCourseMembers", "listCourseSlots"],
+        &["course get x", "course members x", "course timetable x"],
     ),
     (
         "POST /courses/{id}",
@@ -489,6 +489,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
             "course extend x --minutes 30",
             "course message x y mina",
         ],
+    ),
+    (
+        "POST /courses/{id}/timetable",
+        &["bookCourseSlot"],
+        &["course book x mon 09:00 12:00 --gpu 1 --cpu 2 --mem 1g --skip-holidays"],
     ),
     (
         "GET /courses/{id}/attendance.csv",

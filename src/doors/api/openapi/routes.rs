@@ -1764,6 +1764,29 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/courses/{id}/timetable",
+        operation: "listCourseSlots",
+        tag: "tenancy",
+        summary: "List the reservations of the timetable of a course",
+        needs: PROJECTS_READ,
+        answer: SuccessReply::Schema("ReservationPage"),
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/courses/{id}/timetable",
+        operation: "bookCourseSlot",
+        tag: "tenancy",
+        summary: "Book a weekly time of a course until its term ends",
+        needs: PROJECTS_WRITE,
+        body: Some("NewCourseSlot"),
+        status: 201,
+        answer: SuccessReply::Schema("Reservation"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/folders",
         operation: "listFolders",
         tag: "folders",

@@ -100,6 +100,11 @@ const SUMMARIES: &[(&str, &str)] = &[
         "extendCourseSessions",
         "정책이 허용하는 만큼 강좌 구성원의 세션 시간을 늘립니다",
     ),
+    ("listCourseSlots", "강좌 시간표의 예약 목록"),
+    (
+        "bookCourseSlot",
+        "강좌가 끝날 때까지 매주 시간을 예약합니다",
+    ),
     (
         "tellCourseMembers",
         "강좌 구성원의 알림으로 메시지를 보냅니다",

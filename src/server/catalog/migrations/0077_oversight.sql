@@ -53,3 +53,12 @@ create table approval (
 ) strict, without rowid;
 
 create index approval_by_state on approval (state, asked_at);
+
+-- The reservations of the timetable of a course: what is left of them is cancelled when it ends.
+create table course_slot (
+    course blob not null references course (id) on delete cascade,
+    reservation blob not null references reservation (id) on delete cascade,
+    primary key (course, reservation)
+) strict, without rowid;
+
+create index course_slot_reservation on course_slot (reservation);
