@@ -56,6 +56,8 @@ pub enum NoticeWord {
     FolderOffered,
     /// An administrator looks into the session or the folder, and said why.
     BreakGlass,
+    /// Acts of other administrators wait, and the reader decides.
+    ApprovalsWait,
 }
 
 /// A kind of notice that may leave the console: by mail, or to a webhook.
@@ -74,6 +76,7 @@ pub enum NoticeTopic {
     IdleWarned,
     Course,
     BreakGlass,
+    Approval,
     ReservationDecided,
     Started,
     Ended,
@@ -84,7 +87,7 @@ pub enum NoticeTopic {
 }
 
 impl NoticeTopic {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::WillEnd,
         Self::Failed,
         Self::ReservationWarned,
@@ -95,6 +98,7 @@ impl NoticeTopic {
         Self::IdleWarned,
         Self::Course,
         Self::BreakGlass,
+        Self::Approval,
         Self::ReservationDecided,
         Self::Started,
         Self::Ended,
@@ -117,6 +121,7 @@ impl NoticeTopic {
             Self::IdleWarned => "idle-warned",
             Self::Course => "course",
             Self::BreakGlass => "break-glass",
+            Self::Approval => "approval",
             Self::ReservationDecided => "reservation-decided",
             Self::Started => "started",
             Self::Ended => "ended",
@@ -143,7 +148,8 @@ impl NoticeTopic {
             | Self::Storage
             | Self::IdleWarned
             | Self::Course
-            | Self::BreakGlass => true,
+            | Self::BreakGlass
+            | Self::Approval => true,
             Self::ReservationDecided
             | Self::Started
             | Self::Ended

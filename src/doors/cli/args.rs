@@ -3627,6 +3627,7 @@ pub enum MailCommand {
                 "idle-warned",
                 "course",
                 "break-glass",
+                "approval",
                 "reservation-decided",
                 "started",
                 "ended",

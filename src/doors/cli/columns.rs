@@ -418,6 +418,10 @@ fn told(notice: &NoticeView) -> String {
             None => "is offered to you".to_owned(),
         },
         (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),
+        (NoticeWord::ApprovalsWait, _) => match &notice.message {
+            Some(count) => format!("{count} wait for your approval"),
+            None => "wait for your approval".to_owned(),
+        },
         (NoticeWord::BreakGlass, _) => match &notice.message {
             Some(told) => format!("an administrator looks into it: {told}"),
             None => "an administrator looks into it".to_owned(),
@@ -433,6 +437,7 @@ pub(super) const NOTICES: &[Column<NoticeView>] = &[
             NoticeWord::LimitRaised => "limits",
             NoticeWord::AccountEnds => "your account",
             NoticeWord::SignUpsWait => "requests for accounts",
+            NoticeWord::ApprovalsWait => "acts of administrators",
             _ => "(deleted)",
         };
         r.name.clone().unwrap_or_else(|| none.to_owned())

@@ -7,6 +7,7 @@ use api::users::UserPatchBody;
 use rules::codes::APPROVAL_NEEDED;
 use rules::grants::{Grant, GrantRole};
 use rules::names::ApprovalId;
+use rules::permissions::{Permission, may};
 use rules::quota::PolicyLevel;
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::access::{Caller, Via};
 use crate::catalog::approvals::{ApprovalRecord, ApprovalStep};
 use crate::catalog::events::NewEvent;
-use crate::catalog::{Lane, Rows};
+use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server, ServerFault};
 
 /// Hours for which an act waits. Longer: one is approved that its asker has forgotten. Shorter: over a night none is.
@@ -210,6 +211,20 @@ async fn ask(server: &Server, caller: &Caller, act: &PendingAct) -> Result<Appro
             Ok(row.id)
         })
         .await
+}
+
+/// How many acts of others wait for the caller's decision, and when the newest was asked for; None where none does. Nothing is
+/// read for who decides on none.
+pub(super) fn waiting_for(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    now: Timestamp,
+) -> Result<Option<(u64, Timestamp)>, Failure> {
+    if may(&caller.subject, Permission::SystemWrite, &Scope::SITE).is_err() {
+        return Ok(None);
+    }
+    let (count, newest) = view.approvals_waiting_for(caller.subject.user, now)?;
+    Ok(newest.map(|newest| (count, newest)))
 }
 
 /// Writes down what became of an act that waits.

@@ -21,6 +21,7 @@ use rules::users::ACCOUNT_WARNING_SECONDS;
 
 use super::allowed;
 use super::folders::sharing;
+use super::four_eyes;
 use super::reservations::open_requests;
 use super::resource_groups::seen_ids;
 use super::sign_ups;
@@ -88,6 +89,7 @@ impl OwnNotice {
             NoticeKind::SignUpsWait(_) => NoticeTopic::SignUp,
             NoticeKind::Maintenance(_) => NoticeTopic::Maintenance,
             NoticeKind::BreakGlass { .. } => NoticeTopic::BreakGlass,
+            NoticeKind::ApprovalsWait(_) => NoticeTopic::Approval,
         }
     }
 }
@@ -139,6 +141,8 @@ pub enum NoticeKind {
     SignUpsWait(u64),
     /// A node takes no new sessions.
     Maintenance(OwnMaintenance),
+    /// So many acts of other administrators wait, and the reader decides.
+    ApprovalsWait(u64),
     /// This administrator looks into it, for this reason.
     BreakGlass {
         by: String,
@@ -191,6 +195,8 @@ pub(crate) fn of(
     }));
     let requests = sign_ups::waiting_requests(view, caller)?;
     all.extend(requests.map(|one| sign_ups_wait(one, read_at)));
+    let acts = four_eyes::waiting_for(view, caller, now)?;
+    all.extend(acts.map(|one| approvals_wait(one, read_at)));
     let account = account_end(view, user, now)?;
     all.extend(account.map(|end| account_ends(end, read_at)));
     let offers = sharing::offers(view, caller, now)?.into_iter();
@@ -284,6 +290,19 @@ fn sign_ups_wait((count, newest): (u64, Timestamp), read_at: Timestamp) -> OwnNo
         event: None,
         at: newest,
         about: NoticeKind::SignUpsWait(count),
+        session: None,
+        name: None,
+        unread: newest > read_at,
+    }
+}
+
+/// Told while acts wait; new until the newest of them was read.
+fn approvals_wait((count, newest): (u64, Timestamp), read_at: Timestamp) -> OwnNotice {
+    OwnNotice {
+        key: format!("approvals {newest}"),
+        event: None,
+        at: newest,
+        about: NoticeKind::ApprovalsWait(count),
         session: None,
         name: None,
         unread: newest > read_at,
@@ -390,6 +409,12 @@ fn view(notice: OwnNotice) -> NoticeView {
         NoticeKind::SignUpsWait(count) => {
             (NoticeWord::SignUpsWait, None, None, Some(count.to_string()))
         }
+        NoticeKind::ApprovalsWait(count) => (
+            NoticeWord::ApprovalsWait,
+            None,
+            None,
+            Some(count.to_string()),
+        ),
         NoticeKind::Maintenance(of) => (NoticeWord::Maintenance, None, None, Some(of.message)),
         NoticeKind::BreakGlass { by, reason } => {
             let told = format!("{by}: {reason}");
@@ -439,8 +464,10 @@ pub fn unread(server: &Server, caller: &Caller) -> u64 {
         let account = u64::from(account.is_some_and(|end| is_account_end_new(end, read_at)));
         let requests = sign_ups::waiting_requests(view, caller)?;
         let requests = u64::from(requests.is_some_and(|(_, newest)| newest > read_at));
+        let acts = four_eyes::waiting_for(view, caller, now)?;
+        let acts = u64::from(acts.is_some_and(|(_, newest)| newest > read_at));
         let told = count + asked + requests + warned + storage + raised + account + offers + closed;
-        let all = told + new.count() as u64;
+        let all = told + acts + new.count() as u64;
         Ok(all.min(u64::from(MAX_COUNTED)))
     });
     // A count is no reason to refuse a page; the fault shows where it matters.

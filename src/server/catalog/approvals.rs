@@ -116,6 +116,28 @@ impl ReadTransaction<'_> {
             .query_row([now.as_millis()], |row| value::unsigned(row, "n"))?)
     }
 
+    /// How many acts of others wait for a user and are not over at `now`, and when the newest was asked for. Costs a range of
+    /// an index.
+    pub(crate) fn approvals_waiting_for(
+        &self,
+        user: UserId,
+        now: Timestamp,
+    ) -> Result<(u64, Option<Timestamp>), Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select count(*) as n, max(asked_at) as newest
+                 from approval
+                 where state = 'waiting' and expires_at > ?2 and asker <> ?1",
+            )?
+            .query_row((user.0.as_bytes(), now.as_millis()), |row| {
+                Ok((
+                    value::unsigned(row, "n")?,
+                    value::time_or_none(row, "newest")?,
+                ))
+            })?)
+    }
+
     /// The act of a user that stands so and is not over at `now`. Costs a range of an index.
     pub(crate) fn approval_of(
         &self,

@@ -10,6 +10,7 @@ use rules::object::Object;
 use rules::quota::PolicyLevel;
 use rules::users::Role;
 
+use super::super::notices::{self, NoticeKind};
 use super::super::users::TokensAfterReset;
 use super::*;
 use crate::access::{local_root, set_up, setup_link, sign_in};
@@ -106,6 +107,14 @@ async fn an_act_waits_until_a_second_administrator_approves_it() {
     assert_eq!(ids.len(), 1);
     assert!(refusal.hint.contains(&ids[0]), "{}", refusal.hint);
 
+    // The other administrator is told, and neither the one who asked nor a user.
+    for (reader, told) in [(grace, 1), (ada, 0), (mina, 0)] {
+        let notices = notices::list(server, reader).await.unwrap();
+        let acts = notices
+            .iter()
+            .filter(|one| one.about == NoticeKind::ApprovalsWait(1));
+        assert_eq!(acts.count(), told, "{}", reader.name);
+    }
     let id = ids[0].as_str();
     assert_eq!(
         code(release(server, mina, id).await),
