@@ -136,6 +136,15 @@ pub struct CourseSlotBody {
     pub skip_holidays: bool,
 }
 
+/// A folder that the members of a course read until its term ends.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = NewCourseHandOut)]
+#[serde(deny_unknown_fields)]
+pub struct CourseHandOutBody {
+    /// Id, name or `OWNER/NAME` of a folder that the teacher shares.
+    pub folder: String,
+}
+
 /// How a member of a course stands, by their newest session in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[schema(as = CourseMemberState)]

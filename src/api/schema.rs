@@ -126,6 +126,7 @@ fn named() -> Schemas {
     collect::<presets::PresetPatchBody>(&mut all);
     collect::<courses::NewCourseBody>(&mut all);
     collect::<courses::CourseSlotBody>(&mut all);
+    collect::<courses::CourseHandOutBody>(&mut all);
     collect::<courses::CoursePatchBody>(&mut all);
     collect::<courses::CourseStartBody>(&mut all);
     collect::<courses::CourseStopBody>(&mut all);

@@ -316,6 +316,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/courses/{id}/stop", post(courses::stop))
         .route("/courses/{id}/extend", post(courses::extend))
         .route("/courses/{id}/message", post(courses::message))
+        .route("/courses/{id}/hand-out", post(courses::hand_out))
         .route(
             "/courses/{id}/timetable",
             get(courses::timetable).post(courses::book_slot),

@@ -681,6 +681,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "sources-fail" => t.notice_sources_fail(of),
         "sources-none" => t.notice_sources_none().to_owned(),
         "branding" => t.branding_saved().to_owned(),
+        "course-handed-out" => t.courses_handed_out_now(of),
         "course-slot" => t.courses_slot_booked_now(of),
         "approval-done" => t.approvals_done_now().to_owned(),
         "approval-declined" => t.approvals_declined_now().to_owned(),

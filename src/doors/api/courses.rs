@@ -1,8 +1,8 @@
 //! Courses over REST.
 
 use api::courses::{
-    CourseExtensionBody, CourseMessageBody, CoursePatchBody, CourseSlotBody, CourseStartBody,
-    CourseStopBody, NewCourseBody,
+    CourseExtensionBody, CourseHandOutBody, CourseMessageBody, CoursePatchBody, CourseSlotBody,
+    CourseStartBody, CourseStopBody, NewCourseBody,
 };
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
@@ -85,6 +85,17 @@ pub(super) async fn book_slot(
     let location = format!("/api/v1/reservations/{}", booked.value.id);
     let response = responses::made_version(&booked.value, &location, booked.value.generation)?;
     Ok(responses::replayed(response, booked.replayed))
+}
+
+pub(super) async fn hand_out(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    sent: JsonBody<CourseHandOutBody>,
+) -> ApiResult {
+    let made = courses::hand_out(&api.server, &caller, &id, sent.value, sent.key).await?;
+    let response = responses::made(&made.value, "/api/v1/folders")?;
+    Ok(responses::replayed(response, made.replayed))
 }
 
 pub(super) async fn members(

@@ -2434,6 +2434,15 @@ pub enum CourseCommand {
         #[arg(value_name = "USER")]
         users: Vec<String>,
     },
+    /// Let members read a folder of yours until the term ends
+    #[command(after_help = "Example:\n  \
+        fardel course hand-out deep-2027 lesson-3")]
+    HandOut {
+        #[arg(value_name = "COURSE")]
+        course: String,
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+    },
     /// List the reservations of the timetable
     Timetable {
         #[arg(value_name = "COURSE")]

@@ -119,6 +119,12 @@ pub(super) async fn course(
             body.insert("text".to_owned(), text.into());
             return act(client, view, (&course, "message"), body, "told").await;
         }
+        CourseCommand::HandOut { course, folder } => {
+            let place = format!("{}/hand-out", path(&course));
+            let body = json!({"folder": folder});
+            let made = client.send::<Value>(&place, &body).await?;
+            print(&view.said(&made.body, &format!("{folder}  handed out"))?);
+        }
         CourseCommand::Timetable { course } => {
             let body = client.get(&format!("{}/timetable", path(&course))).await?;
             print(&view.list(&body, columns::RESERVATIONS)?);

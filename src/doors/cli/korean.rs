@@ -503,6 +503,10 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("course stop", "구성원의 세션을 중지합니다"),
     ("course extend", "구성원의 세션 시간을 늘립니다"),
     ("course message", "구성원에게 메시지를 보냅니다"),
+    (
+        "course hand-out",
+        "강좌가 끝날 때까지 수강생이 폴더를 읽게 합니다",
+    ),
     ("course timetable", "강좌 시간표의 예약을 나열합니다"),
     ("course book", "강좌가 끝날 때까지 매주 시간을 예약합니다"),
     ("app", "세션 안에서 브라우저로 여는 프로그램"),

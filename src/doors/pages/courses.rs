@@ -4,8 +4,9 @@
 use std::cmp::Reverse;
 
 use api::courses::{
-    CourseActView, CourseExtensionBody, CourseMemberView, CourseMessageBody, CoursePatchBody,
-    CourseSlotBody, CourseStartBody, CourseStopBody, CourseView, MemberStanding, NewCourseBody,
+    CourseActView, CourseExtensionBody, CourseHandOutBody, CourseMemberView, CourseMessageBody,
+    CoursePatchBody, CourseSlotBody, CourseStartBody, CourseStopBody, CourseView, MemberStanding,
+    NewCourseBody,
 };
 use api::reservations::{ReservationView, ReservedResources};
 use askama::Template;
@@ -92,6 +93,8 @@ pub struct CoursePage {
     pub slots: Vec<CourseSlotLine>,
     /// Another one can be booked.
     pub slot_form: Option<CourseSlotForm>,
+    /// The folder to hand out, as it was typed; None where none can be.
+    pub hand_out: Option<String>,
     pub form: Option<CourseForm>,
     pub is_form_open: bool,
 }
@@ -257,6 +260,7 @@ pub(super) fn router() -> Router<PagesContext> {
         .route("/courses/{id}/archive", get(ask_archive).post(archive))
         .route("/courses/{id}/remove", get(ask_remove).post(remove))
         .route("/courses/{id}/act", post(act))
+        .route("/courses/{id}/hand-out", post(hand_out))
         .route("/courses/{id}/timetable", post(book_slot))
         .route("/courses/{id}/attendance.csv", get(attendance))
 }
@@ -606,6 +610,7 @@ async fn read(
         f: layout(console, visit, caller, Nav::Courses),
         slots: slots.iter().map(|slot| slot_line(visit, slot)).collect(),
         slot_form: (listed.teaches && !is_over).then(CourseSlotForm::default),
+        hand_out: (listed.teaches && course.state.is_on()).then(String::new),
         heading: course.heading().to_owned(),
         state: presenter::course_word(t, course.state),
         tone: tone(course.state),
@@ -677,6 +682,46 @@ async fn book_slot(
     let visit = visit.refusing(form);
     let page = CoursePage {
         slot_form: Some(sent),
+        ..page
+    };
+    responses::page(&console, &visit, responses::status(&refusal), &page)
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct SentHandOut {
+    folder: String,
+}
+
+/// `POST /courses/{id}/hand-out`: members read a folder until the term ends.
+async fn hand_out(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<SentHandOut>,
+) -> Response {
+    let asked = CourseHandOutBody {
+        folder: sent.folder.trim().to_owned(),
+    };
+    let refusal = match courses::hand_out(&console.server, &caller, &id, asked, None).await {
+        Ok(_) => {
+            let place = format!("{PATH}/{}", responses::encoded(&id));
+            return responses::see_with(&place, "course-handed-out", &sent.folder);
+        }
+        Err(Failure::Refusal(refusal)) => refusal,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let page = match read(&console, &visit, &caller, &id).await {
+        Ok(page) if page.hand_out.is_some() => page,
+        Ok(_) => return failed(&console, &visit, &caller, &refusal.into()),
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let action = format!("{}/hand-out", page.here);
+    let form = RefusedForm::new(visit.text, &action, &refusal).otherwise_at("folder");
+    let visit = visit.refusing(form);
+    let page = CoursePage {
+        hand_out: Some(sent.folder),
         ..page
     };
     responses::page(&console, &visit, responses::status(&refusal), &page)

@@ -5,10 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::courses::{
-    AttendanceView, CourseActView, CourseExtensionBody, CourseMemberView, CourseMessageBody,
-    CoursePatchBody, CourseSlotBody, CourseStartBody, CourseStopBody, CourseView, MemberStanding,
-    NewCourseBody, RefusedMemberView,
+    AttendanceView, CourseActView, CourseExtensionBody, CourseHandOutBody, CourseMemberView,
+    CourseMessageBody, CoursePatchBody, CourseSlotBody, CourseStartBody, CourseStopBody,
+    CourseView, MemberStanding, NewCourseBody, RefusedMemberView,
 };
+use api::folders::{FolderShareView, NewFolderShareBody};
 use api::reservations::{NewReservationBody, ReservationView};
 use api::sessions::{LaunchRequest, Owner};
 use jiff::tz::TimeZone;
@@ -16,6 +17,7 @@ use rules::course::{
     Course, CourseState, MAX_EXTENSION_MINUTES, course_message, course_rules, course_title,
     pause_messages, term,
 };
+use rules::folder_rights::FolderRight;
 use rules::grants::GrantRole;
 use rules::names::{CourseId, ReservationId, ResourceGroupId, SessionId, TenantName, UserId};
 use rules::permissions::{Permission, Subject, may, reach};
@@ -32,6 +34,7 @@ use rules::workload::validate::ImageChoice;
 use rules::world::ClusterSnapshot;
 
 use super::budgets;
+use super::folders::sharing;
 use super::notices::MAX_SHOWN;
 use super::reservations::{self, Booking, booked};
 use super::sessions::{LaunchForMembers, cause_word, extend_row};
@@ -368,6 +371,34 @@ pub async fn book_slot(
             })
         })
         .await
+}
+
+/// Hands a folder out: all members of the project of a course read it until the term ends, and mount it read-only. What a
+/// project owns its members have already.
+///
+/// Errors: `course.not-found`, `course.ambiguous`, `course.not-on`; those of sharing a folder.
+pub async fn hand_out(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    asked: CourseHandOutBody,
+    key: Option<IdempotencyKey>,
+) -> Result<Once<FolderShareView>, Failure> {
+    somewhere(caller, Permission::ProjectsWrite)?;
+    let now = server.clock().now();
+    let record = server.catalog().read_now("look at a course", |view| {
+        let record = find_to_teach(view, caller, which)?;
+        refuse_draft(&record.course)?;
+        refuse_off(&record.course, now)?;
+        Ok(record)
+    })?;
+    let share = NewFolderShareBody {
+        user: None,
+        project: Some(record.project_name),
+        right: Some(FolderRight::Ro),
+        until: Some(record.course.to),
+    };
+    sharing::create(server, caller, &asked.folder, share, key).await
 }
 
 /// The reservations of the timetable of a course, as long as they are remembered; for who sees the course.

@@ -117,6 +117,7 @@ fn body(route: &DocumentedRoute) -> String {
         Some("CoursePatch") => json!({"title": "A title"}).to_string(),
         Some("CourseStart" | "CourseStop") => "{}".to_owned(),
         Some("CourseExtension") => json!({"minutes": 30}).to_string(),
+        Some("NewCourseHandOut") => json!({"folder": "lesson"}).to_string(),
         Some("NewCourseSlot") => {
             json!({"day": "mon", "from": "09:00", "to": "12:00", "resources": {"cpu": 1}}).to_string()
         }

@@ -491,6 +491,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         ],
     ),
     (
+        "POST /courses/{id}/hand-out",
+        &["handOutFolder"],
+        &["course hand-out x lesson-3"],
+    ),
+    (
         "POST /courses/{id}/timetable",
         &["bookCourseSlot"],
         &["course book x mon 09:00 12:00 --gpu 1 --cpu 2 --mem 1g --skip-holidays"],

@@ -1764,6 +1764,19 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/courses/{id}/hand-out",
+        operation: "handOutFolder",
+        tag: "tenancy",
+        summary: "Let the members of a course read a folder until its term ends",
+        needs: PROJECTS_WRITE,
+        body: Some("NewCourseHandOut"),
+        status: 201,
+        answer: SuccessReply::Schema("FolderShare"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/courses/{id}/timetable",
         operation: "listCourseSlots",
         tag: "tenancy",

@@ -100,6 +100,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "extendCourseSessions",
         "정책이 허용하는 만큼 강좌 구성원의 세션 시간을 늘립니다",
     ),
+    (
+        "handOutFolder",
+        "강좌가 끝날 때까지 수강생이 폴더를 읽게 합니다",
+    ),
     ("listCourseSlots", "강좌 시간표의 예약 목록"),
     (
         "bookCourseSlot",

@@ -18,7 +18,7 @@ use rules::users::Role;
 use rules::world::NodeRecord;
 
 use super::super::notices::{self, NoticeKind};
-use super::super::{journal, presets, resource_groups, sessions, tenancy, users};
+use super::super::{folders, journal, presets, resource_groups, sessions, tenancy, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
 use crate::code;
@@ -38,7 +38,10 @@ struct School {
 
 impl School {
     async fn open() -> Self {
-        let server = Server::for_tests();
+        Self::on(Server::for_tests()).await
+    }
+
+    async fn on(server: Server) -> Self {
         server.put_test_node("one");
         let setup = setup_link(&server).unwrap();
         let boss = set_up(&server, &setup, "boss", GOOD, HERE).await.unwrap();
@@ -912,4 +915,41 @@ async fn a_timetable_is_booked_for_the_term_and_cancelled_with_it() {
     assert_eq!(states, [ReservationState::Cancelled; 2]);
     let refused = book_slot(server, &school.tea, &id, slot("13:00", "14:00"), None).await;
     assert_eq!(code(refused), "course.not-on");
+}
+
+#[tokio::test]
+async fn a_folder_that_is_handed_out_is_read_by_members_until_the_term_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::for_tests_with(base::settings::SettingsLayer {
+        data: Some(directory.path().to_owned()),
+        ..base::settings::SettingsLayer::default()
+    });
+    let school = School::on(server).await;
+    let (server, tea) = (&school.server, &school.tea);
+    let new = api::folders::NewFolderBody {
+        name: "lesson".to_owned(),
+        ..api::folders::NewFolderBody::default()
+    };
+    folders::create(server, tea, new, None).await.unwrap();
+    let lesson = || CourseHandOutBody {
+        folder: "lesson".to_owned(),
+    };
+    let made = create(server, tea, school.week(), None).await;
+    let id = made.unwrap().value.id.to_string();
+    let draft = hand_out(server, tea, &id, lesson(), None).await;
+    assert_eq!(code(draft), "course.draft");
+    let course = school.state(&id, CourseState::Open).await.unwrap();
+    let shared = hand_out(server, tea, &id, lesson(), None).await;
+    assert_eq!(shared.unwrap().value.ends_at, Some(course.to));
+    let seen = folders::list(server, &school.abe).await.unwrap();
+    let seen: Vec<&str> = seen.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(seen, ["lesson"]);
+    assert!(
+        folders::list(server, &school.mina)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    let refused = hand_out(server, &school.abe, &id, lesson(), None).await;
+    assert_ne!(code(refused), "done");
 }
