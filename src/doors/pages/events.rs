@@ -588,6 +588,9 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
     if code == "audit.rows-lost" {
         return ("w", Some(t.events_rows_lost()));
     }
+    if matches!(code, "session.break-glass" | "folder.break-glass") {
+        return ("w", Some(t.events_break_glass()));
+    }
     let what = match code {
         "session.scheduled" => t.events_placed(),
         "session.preparing" => t.timeline_prepared(),
@@ -599,7 +602,6 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "approval.released" => t.events_approval_released(),
         "approval.declined" => t.events_approval_declined(),
         "approval.four-eyes-set" => t.events_four_eyes_set(),
-        "session.break-glass" | "folder.break-glass" => t.events_break_glass(),
         "session.break-glass-ended" | "folder.break-glass-ended" => t.events_break_glass_ended(),
         "image.imported" => t.events_image_imported(),
         "image.removed" => t.events_image_removed(),
