@@ -29,7 +29,7 @@ use rules::session::{Session, SessionEnvironment, SessionState};
 use rules::units::Timestamp;
 
 use super::allowed;
-use super::sessions::find::{check_entry, find};
+use super::sessions::find::{check_entry, find_to_enter};
 use crate::access::{Caller, new_app_ticket, repeated};
 use crate::app_starts::{AppCommands, AppProgress, AppStart, answers, listens};
 use crate::catalog::app_shares::AppShareRecord;
@@ -232,7 +232,7 @@ pub async fn at_port(
         let at = view.app_port(port)?.ok_or_else(missing)?;
         let session = at.session.ok_or_else(missing)?;
         let row = view.session(session)?.ok_or_else(missing)?;
-        match check_entry(view, caller, &row) {
+        match check_entry(view, caller, &row, now) {
             Ok(()) => return Ok(Some((session, at.app))),
             Err(Failure::Refusal(_)) => {}
             Err(fault) => return Err(fault),
@@ -337,12 +337,7 @@ fn may_open(
     app: &AppChoice,
     now: Timestamp,
 ) -> Result<(), Failure> {
-    let by_right = find(
-        view,
-        caller,
-        Permission::SessionsEnter,
-        &session.id.to_string(),
-    );
+    let by_right = find_to_enter(view, caller, &session.id.to_string(), now);
     let refusal = match by_right {
         Ok(_) => return Ok(()),
         Err(Failure::Refusal(refusal)) => refusal,
@@ -361,10 +356,11 @@ fn may_open(
 }
 
 fn session_to_enter(server: &Server, caller: &Caller, id: &str) -> Result<Session, Failure> {
+    let now = server.clock().now();
     server
         .catalog()
         .read_now("look at apps of a session", |view| {
-            find(view, caller, Permission::SessionsEnter, id)
+            find_to_enter(view, caller, id, now)
         })
 }
 

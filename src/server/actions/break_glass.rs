@@ -233,10 +233,11 @@ pub async fn entry(
     caller: &Caller,
     session: SessionId,
 ) -> Result<SessionEntry, Failure> {
+    let now = server.clock().now();
     server.catalog().read_now("look who may enter", |view| {
         let found = view.session(session)?;
         let session = found.ok_or_else(refusals::session_unknown)?;
-        match find::check_entry(view, caller, &session) {
+        match find::check_entry(view, caller, &session, now) {
             Ok(()) => Ok(SessionEntry::Open),
             Err(Failure::Refusal(_)) => {
                 let is_own = session.owner == caller.subject.user;

@@ -7,14 +7,13 @@ use api::code_runs::{CodeMode, CodeRun, CodeRunRequest, CodeRunStatus};
 use base::link::streams::Streams;
 use rules::code_run::{BatchStep, CodeLanguage, MAX_CODE_BYTES, MAX_RUN_BYTES, MAX_RUN_ID};
 use rules::names::{ContainerName, SessionId};
-use rules::permissions::Permission;
 use rules::refusal::{Refusal, RefusalKind};
 use rules::session::SessionState;
 use rules::{notices, refusals};
 
 use super::idle_rules::Inside;
 use super::sessions;
-use super::sessions::find::find;
+use super::sessions::find::find_to_enter;
 use crate::access::{Caller, lease};
 use crate::code_runs::{InterpreterKey, RunAnswer, RunStanding, Withdrawal};
 use crate::{Failure, Server};
@@ -194,15 +193,11 @@ async fn withdrawn(
     let mut revision = server.catalog().revision();
     loop {
         revision.borrow_and_update();
+        let now = server.clock().now();
         let looked = server
             .catalog()
             .read_now("look at a session that runs code", |view| {
-                find(
-                    view,
-                    caller,
-                    Permission::SessionsEnter,
-                    &session.to_string(),
-                )
+                find_to_enter(view, caller, &session.to_string(), now)
             });
         match looked {
             Ok(row) if row.state() == SessionState::Running && row.container() == container => {}

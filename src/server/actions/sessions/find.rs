@@ -1,12 +1,14 @@
 //! Which session a user means by what they typed: its name, its id, or the beginning of its id.
 
 use rules::break_glass::may_break_glass;
+use rules::codes::BREAK_GLASS_NEEDED;
 use rules::names::{SessionId, UserId};
 use rules::permissions::{Permission, Subject, may, own, reach};
 use rules::refusal::{Refusal, RefusalKind};
 use rules::refusals;
 use rules::session::{Session, SessionState};
 use rules::start_up::StartUpChoice;
+use rules::units::Timestamp;
 use uuid::Uuid;
 
 use crate::Failure;
@@ -28,7 +30,22 @@ pub(in crate::actions) fn find(
     // The capability itself first, so that a token without it learns nothing of what exists.
     allowed(caller, verb)?;
     let session = looked_up(view, caller, text)?;
-    check_verb(view, caller, verb, &session)?;
+    check_verb(caller, verb, &session).map_err(hidden)?;
+    Ok(session)
+}
+
+/// The session that `text` means to a caller who gets into it at `now`.
+///
+/// Errors: as `check_entry`.
+pub(in crate::actions) fn find_to_enter(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    text: &str,
+    now: Timestamp,
+) -> Result<Session, Failure> {
+    allowed(caller, Permission::SessionsEnter)?;
+    let session = looked_up(view, caller, text)?;
+    check_entry(view, caller, &session, now).map_err(hidden)?;
     Ok(session)
 }
 
@@ -66,41 +83,39 @@ fn hidden(failure: Failure) -> Failure {
     }
 }
 
-/// Whether the caller may do `verb` to a session that was looked up.
+/// Whether the caller may do `verb` to a session that was looked up; into one of another user a reason lets them only as
+/// `check_entry` has it.
 ///
-/// Errors: `session.not-found`, `role.permission-missing`; as `check_entry`.
-fn check_verb(
-    view: &ReadTransaction<'_>,
-    caller: &Caller,
-    verb: Permission,
-    session: &Session,
-) -> Result<(), Failure> {
-    let checked = match verb {
-        Permission::SessionsEnter => check_entry(view, caller, session),
-        verb => may(&caller.subject, verb, &session.scope()).map_err(Failure::from),
-    };
-    checked.map_err(hidden)
+/// Errors: `session.not-found`, `role.permission-missing`; `session.has-variables`, `break-glass.needed`.
+fn check_verb(caller: &Caller, verb: Permission, session: &Session) -> Result<(), Failure> {
+    if verb != Permission::SessionsEnter || session.owner == caller.subject.user {
+        return Ok(may(&caller.subject, verb, &session.scope())?);
+    }
+    check_glass(caller, session)?;
+    match needs_no_reason(caller, session) {
+        true => Ok(()),
+        false => Err(refusals::break_glass_needed(&session.name).into()),
+    }
 }
 
-/// Whether the caller gets into a session: one that `needs_no_reason`, or one of another user with a reason that they typed
-/// (`break_glass`). One that was given variables of its user is that user's alone: who is inside reads them.
+/// Whether the caller gets into a session at `now`: one that `needs_no_reason`, or one of another user with a reason that they
+/// typed (`break_glass`), until its time is over. One that was given variables of its user is that user's alone: who is inside reads them.
 ///
 /// Errors: `session.not-found`, `role.permission-missing`, `session.has-variables`, `break-glass.needed`.
 pub(in crate::actions) fn check_entry(
     view: &ReadTransaction<'_>,
     caller: &Caller,
     session: &Session,
+    now: Timestamp,
 ) -> Result<(), Failure> {
-    let subject = &caller.subject;
-    if session.owner == subject.user {
-        return Ok(may(subject, Permission::SessionsEnter, &session.scope())?);
-    }
-    check_glass(caller, session)?;
-    let is_open = needs_no_reason(caller, session)
-        || view.open_break_glass(subject.user, session.id.0)?.is_some();
-    match is_open {
+    let refusal = match check_verb(caller, Permission::SessionsEnter, session) {
+        Err(Failure::Refusal(refusal)) if refusal.code == BREAK_GLASS_NEEDED => refusal,
+        checked => return checked,
+    };
+    let open = view.open_break_glass(caller.subject.user, session.id.0)?;
+    match open.is_some_and(|open| now < open.ends_at) {
         true => Ok(()),
-        false => Err(refusals::break_glass_needed(&session.name).into()),
+        false => Err(refusal.into()),
     }
 }
 
@@ -123,15 +138,15 @@ pub(in crate::actions) fn check_glass(caller: &Caller, session: &Session) -> Res
     }
 }
 
-/// The session of that name of that owner: of several the one that has not ended, else the newest.
+/// The session of that name of that owner, for a caller who gets into it at `now`: of several the one that has not ended,
+/// else the newest.
 pub(in crate::actions) fn find_of_owner(
     view: &ReadTransaction<'_>,
     caller: &Caller,
-    verb: Permission,
-    owner: &str,
-    name: &str,
+    (owner, name): (&str, &str),
+    now: Timestamp,
 ) -> Result<Session, Failure> {
-    allowed(caller, verb)?;
+    allowed(caller, Permission::SessionsEnter)?;
     let missing = || refusals::session_unknown();
     // A name that no user has costs the same look: how long an answer takes tells no more than its words.
     let user = view.user_named(owner)?.map(|owner| owner.id);
@@ -143,7 +158,7 @@ pub(in crate::actions) fn find_of_owner(
     };
     let called = view.sessions_called(&own(&owner), name)?;
     let session = called.into_iter().next().ok_or_else(missing)?;
-    check_verb(view, caller, verb, &session)?;
+    check_entry(view, caller, &session, now).map_err(hidden)?;
     Ok(session)
 }
 
