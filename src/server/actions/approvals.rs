@@ -19,6 +19,9 @@ use crate::{Failure, Server, ServerFault};
 
 /// Acts that a list shows.
 const MAX_LISTED: u32 = 200;
+/// Longest that doing an act takes. Shorter: a second approval would do it twice. Longer: one that a crash left half-way waits
+/// for longer until it can be approved again.
+const MAX_DOING_SECONDS: u64 = 60;
 /// Administrators without whom no act is ever approved.
 const LEAST_ADMINISTRATORS: u32 = 2;
 
@@ -106,14 +109,25 @@ pub async fn release(server: &Server, caller: &Caller, which: &str) -> Result<()
             Ok((row, access::reader(&asker, rows.now)))
         })
         .await?;
-    let act = serde_json::from_str(&row.act)
+    let act: PendingAct = serde_json::from_str(&row.act)
         .map_err(|error| ServerFault::new("read an act that waited", error))?;
+    let is_setting = matches!(
+        act,
+        PendingAct::SettingChange { .. } | PendingAct::SettingUndo { .. }
+    );
     let done = carry_out(server, &asker, act).await;
     if done.is_err() {
         server
             .catalog()
             .write(Lane::Requests, "let an act wait again", move |rows| {
-                rows.move_approval(row.id, ApprovalStep::Waiting, None)
+                let step = rows.approval(row.id)?.map(|row| row.step);
+                // What the catalog says is done is done, but for settings: their files are written after it.
+                let is_undone = step == Some(ApprovalStep::Running)
+                    || is_setting && step == Some(ApprovalStep::Done);
+                match is_undone {
+                    true => rows.move_approval(row.id, ApprovalStep::Waiting, None),
+                    false => Ok(()),
+                }
             })
             .await?;
     }
@@ -130,6 +144,9 @@ pub async fn decline(server: &Server, caller: &Caller, which: &str) -> Result<()
         .catalog()
         .write(Lane::Requests, "decline an act", move |rows| {
             let row = waiting(rows, &named, rows.now)?;
+            if is_being_done(&row, rows.now) {
+                return Err(refusals::approval_over().into());
+            }
             rows.move_approval(row.id, ApprovalStep::Declined, Some(by.name.as_str()))?;
             note(rows, &by, &row, "approval.declined")
         })
@@ -163,10 +180,19 @@ fn decidable(
     now: Timestamp,
 ) -> Result<ApprovalRecord, Failure> {
     let row = waiting(view, which, now)?;
-    match row.asker == caller.subject.user {
-        true => Err(refusals::approval_own().into()),
+    if row.asker == caller.subject.user {
+        return Err(refusals::approval_own().into());
+    }
+    match is_being_done(&row, now) {
+        true => Err(refusals::approval_over().into()),
         false => Ok(row),
     }
+}
+
+/// Whether another administrator approved an act just now, so that it is done once.
+fn is_being_done(row: &ApprovalRecord, now: Timestamp) -> bool {
+    let since = row.decided_at.map(|at| at.plus_seconds(MAX_DOING_SECONDS));
+    row.step == ApprovalStep::Running && since.is_some_and(|end| now < end)
 }
 
 async fn carry_out(server: &Server, asker: &Caller, act: PendingAct) -> Result<(), Failure> {
@@ -206,11 +232,18 @@ async fn carry_out(server: &Server, asker: &Caller, act: PendingAct) -> Result<(
             role,
             domain,
             expires_at,
-        } => tenancy::grant(server, asker, &who, role, domain.as_deref(), expires_at)
-            .await
-            .map(drop),
+        } => tenancy::grant(
+            server,
+            asker,
+            &who.which(),
+            role,
+            domain.as_deref(),
+            expires_at,
+        )
+        .await
+        .map(drop),
         PendingAct::RoleRevoke { who, role, domain } => {
-            tenancy::revoke(server, asker, &who, role, domain.as_deref())
+            tenancy::revoke(server, asker, &who.which(), role, domain.as_deref())
                 .await
                 .map(drop)
         }
@@ -218,7 +251,7 @@ async fn carry_out(server: &Server, asker: &Caller, act: PendingAct) -> Result<(
             who,
             patch,
             if_match,
-        } => users::patch(server, asker, &who, patch, if_match)
+        } => users::patch(server, asker, &who.which(), patch, if_match)
             .await
             .map(drop),
         PendingAct::SettingChange { key, value } => {

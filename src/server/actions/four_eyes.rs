@@ -5,20 +5,21 @@
 use api::policies::{NewPolicyBody, PolicyPatchBody, PolicyUseBody};
 use api::users::UserPatchBody;
 use rules::codes::APPROVAL_NEEDED;
-use rules::grants::{Grant, GrantRole};
-use rules::names::ApprovalId;
-use rules::permissions::{Permission, may};
+use rules::grants::{Grant, GrantRole, HeldGrant};
+use rules::names::{ApprovalId, UserId};
+use rules::permissions::{Permission, Subject, may};
 use rules::quota::PolicyLevel;
-use rules::refusal::Refusal;
 use rules::refusals;
 use rules::tenancy::Scope;
 use rules::units::Timestamp;
 use rules::users::User;
 use serde::{Deserialize, Serialize};
 
-use crate::access::{Caller, Via};
+use super::accounts::find;
+use crate::access::Caller;
 use crate::catalog::approvals::{ApprovalRecord, ApprovalStep};
 use crate::catalog::events::NewEvent;
+use crate::catalog::users::ROOT;
 use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server, ServerFault};
 
@@ -54,19 +55,19 @@ pub(super) enum PendingAct {
         subject: Option<String>,
     },
     RoleGrant {
-        who: String,
+        who: MeantUser,
         role: GrantRole,
         domain: Option<String>,
         expires_at: Option<Timestamp>,
     },
     RoleRevoke {
-        who: String,
+        who: MeantUser,
         role: Option<GrantRole>,
         domain: Option<String>,
     },
     /// A change of an account with its role on the site.
     UserRole {
-        who: String,
+        who: MeantUser,
         patch: UserPatchBody,
         if_match: Option<u64>,
     },
@@ -79,6 +80,42 @@ pub(super) enum PendingAct {
     },
     /// No act waits any more.
     FourEyesOff,
+}
+
+/// The account that an act is about. By its id: while the act waits, another one may get its name.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct MeantUser {
+    /// None where none was found, which the act itself says.
+    id: Option<UserId>,
+    name: String,
+}
+
+impl MeantUser {
+    /// Errors: none of the look-up's own.
+    pub(super) fn of(server: &Server, caller: &Caller, who: &str) -> Result<Self, Failure> {
+        let found = server
+            .catalog()
+            .read_now("look whom an act is about", |view| {
+                find(view, &caller.subject, Permission::UsersWrite, who)
+            });
+        match found {
+            Ok(user) => Ok(Self {
+                id: Some(user.id),
+                name: user.name.to_string(),
+            }),
+            Err(Failure::Refusal(_)) => Ok(Self {
+                id: None,
+                name: who.to_owned(),
+            }),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// As the act is asked for again.
+    pub(super) fn which(&self) -> String {
+        self.id
+            .map_or_else(|| self.name.clone(), |id| id.to_string())
+    }
 }
 
 impl PendingAct {
@@ -109,7 +146,7 @@ impl PendingAct {
             | Self::PolicyDetach { which, .. } => which,
             Self::RoleGrant { who, .. }
             | Self::RoleRevoke { who, .. }
-            | Self::UserRole { who, .. } => who,
+            | Self::UserRole { who, .. } => &who.name,
             Self::SettingChange { key, .. } | Self::SettingUndo { key } => key,
             Self::FourEyesOff => "",
         }
@@ -126,7 +163,7 @@ impl PendingAct {
 ///
 /// Errors: `approval.needed`, of which `kept` makes one with an id.
 pub(super) fn hold(rows: &Rows<'_>, caller: &Caller, act: &PendingAct) -> Result<(), Failure> {
-    if caller.via == Via::LocalRoot || !rows.four_eyes()? {
+    if !waits(rows, &caller.subject)? {
         return Ok(());
     }
     let (asker, text) = (caller.subject.user, act.text()?);
@@ -246,33 +283,54 @@ pub(super) fn note(
     })
 }
 
+/// Whether acts of a subject wait; those of root on the machine do not.
+///
+/// Errors: none of its own.
+pub(super) fn waits(view: &ReadTransaction<'_>, subject: &Subject) -> Result<bool, Failure> {
+    Ok(subject.user != ROOT && view.four_eyes()?)
+}
+
+/// Where acts wait, whether the account is that of another administrator of the site.
+pub(super) fn is_kept_apart(
+    view: &ReadTransaction<'_>,
+    subject: &Subject,
+    user: &User,
+) -> Result<bool, Failure> {
+    let chief = |held: &HeldGrant| held.grant == Grant::SITE_ADMINISTRATOR;
+    let is_other = user.id != subject.user && user.grants.iter().any(chief);
+    Ok(is_other && waits(view, subject)?)
+}
+
 /// Where acts wait, no administrator gets into the account of another one, who could then approve for them.
 ///
 /// Errors: `approval.account`.
 pub(super) fn keep_accounts_apart(
-    rows: &Rows<'_>,
+    view: &ReadTransaction<'_>,
     caller: &Caller,
     user: &User,
 ) -> Result<(), Failure> {
-    let chief = |held: &rules::grants::HeldGrant| held.grant == Grant::SITE_ADMINISTRATOR;
-    let is_other = user.id != caller.subject.user && user.grants.iter().any(chief);
-    let may = caller.via == Via::LocalRoot || !is_other || !rows.four_eyes()?;
-    match may {
-        true => Ok(()),
-        false => Err(account().into()),
+    match is_kept_apart(view, &caller.subject, user)? {
+        true => Err(refusals::approval_account().into()),
+        false => Ok(()),
     }
 }
 
 /// Where acts wait, no account is made as an administrator's: it gets the role later, by an act that waits.
 ///
 /// Errors: `approval.account`.
-pub(super) fn refuse_new_chief(rows: &Rows<'_>, caller: &Caller) -> Result<(), Failure> {
-    match caller.via == Via::LocalRoot || !rows.four_eyes()? {
-        true => Ok(()),
-        false => Err(account().into()),
+pub(super) fn refuse_new_chief(view: &ReadTransaction<'_>, caller: &Caller) -> Result<(), Failure> {
+    match waits(view, &caller.subject)? {
+        true => Err(refusals::approval_account().into()),
+        false => Ok(()),
     }
 }
 
-fn account() -> Refusal {
-    refusals::approval_account()
+/// Where acts wait, no roster attaches a policy or takes one away: a second administrator approves single acts.
+///
+/// Errors: `approval.roster`.
+pub(super) fn refuse_roster(view: &ReadTransaction<'_>, subject: &Subject) -> Result<(), Failure> {
+    match waits(view, subject)? {
+        true => Err(refusals::approval_roster().into()),
+        false => Ok(()),
+    }
 }

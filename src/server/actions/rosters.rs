@@ -18,7 +18,7 @@ use rules::users::{Role, User};
 
 use super::accounts::{find, keep_an_administrator};
 use super::users::called;
-use super::{policies, somewhere};
+use super::{four_eyes, policies, somewhere};
 use crate::access::password::PasswordRules;
 use crate::access::{self, Caller, Via};
 use crate::catalog::events::NewEvent;
@@ -482,10 +482,14 @@ fn may_take_back(rows: &Rows<'_>, subject: &Subject, change: &RosterChange) -> R
             if full_name[0] != full_name[1] || email[0] != email[1] {
                 of_account()?;
             }
+            if email[0] != email[1] && four_eyes::is_kept_apart(rows, subject, &user)? {
+                return Err(refusals::approval_account().into());
+            }
             member.map_or(Ok(()), |[held, _]| of_project(&held))
         }
         RosterChange::Attached { .. } => {
-            may(subject, Permission::SystemWrite, &Scope::SITE).map_err(Failure::from)
+            may(subject, Permission::SystemWrite, &Scope::SITE)?;
+            four_eyes::refuse_roster(rows, subject)
         }
     }
 }

@@ -12,7 +12,7 @@ use rules::units::Timestamp;
 use rules::users::User;
 
 use super::accounts::{find as find_user, keep_an_administrator};
-use super::four_eyes::{PendingAct, hold, kept};
+use super::four_eyes::{MeantUser, PendingAct, hold, kept};
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::Caller;
 use crate::catalog::events::NewEvent;
@@ -435,9 +435,13 @@ pub async fn grant(
     if role.is_of_project() {
         return Err(refusals::grant_role_of_domain().at("/role").into());
     }
-    let (who, domain) = (who.to_owned(), domain.map(str::to_owned));
+    let (meant, domain) = (
+        MeantUser::of(server, caller, who)?,
+        domain.map(str::to_owned),
+    );
+    let who = meant.which();
     let act = PendingAct::RoleGrant {
-        who: who.clone(),
+        who: meant,
         role,
         domain: domain.clone(),
         expires_at,
@@ -479,9 +483,13 @@ pub async fn revoke(
     domain: Option<&str>,
 ) -> Result<Vec<GrantView>, Failure> {
     somewhere(caller, Permission::UsersWrite)?;
-    let (who, domain) = (who.to_owned(), domain.map(str::to_owned));
+    let (meant, domain) = (
+        MeantUser::of(server, caller, who)?,
+        domain.map(str::to_owned),
+    );
+    let who = meant.which();
     let act = PendingAct::RoleRevoke {
-        who: who.clone(),
+        who: meant,
         role,
         domain: domain.clone(),
     };

@@ -16,7 +16,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::accounts::{find, keep_an_administrator};
-use super::four_eyes::{self, PendingAct, hold, kept};
+use super::four_eyes::{self, MeantUser, PendingAct, hold, kept};
 use super::tenancy::home_of_account;
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::password::{self, PasswordCheck, PasswordRules};
@@ -303,8 +303,10 @@ pub async fn patch(
     let networks = patch.networks.as_deref().map(networks::parse).transpose()?;
     let (own, source) = (caller.subject.user, caller.source);
     let by = caller.clone();
+    let meant = MeantUser::of(server, caller, who)?;
+    let who = meant.which();
     let act = PendingAct::UserRole {
-        who: who.to_owned(),
+        who: meant,
         patch: patch.clone(),
         if_match,
     };
@@ -312,7 +314,7 @@ pub async fn patch(
     let done = change(
         server,
         caller,
-        who.to_owned(),
+        who,
         "change a user",
         move |rows, user, actor| {
             fresh(user, if_match)?;

@@ -11,6 +11,7 @@ use rules::quota::PolicyLevel;
 use rules::users::Role;
 
 use super::super::notices::{self, NoticeKind};
+use super::super::rosters;
 use super::super::users::TokensAfterReset;
 use super::*;
 use crate::access::{local_root, set_up, setup_link, sign_in};
@@ -235,6 +236,7 @@ async fn no_administrator_becomes_the_second_one() {
         code(users::set_password(server, ada, "grace", OTHER, kept).await),
         code(users::create(server, ada, "kim", Role::Administrator, GOOD).await),
         code(users::sign_in_link::make(server, ada, "grace", None).await),
+        code(users::second_factor::reset(server, ada, "grace").await),
         code(
             users::patch(
                 server,
@@ -251,6 +253,13 @@ async fn no_administrator_becomes_the_second_one() {
     ] {
         assert_eq!(refused, "approval.account");
     }
+    // Nor by a roster, which attaches no policy either.
+    let text = "name,email,policy,gpu\ngrace,ada@lab.example,,\nmina,,,1\n";
+    let plan = rosters::plan(server, ada, text.as_bytes(), None).await;
+    let rows = plan.unwrap().rows;
+    let faults = rows.iter().flat_map(|row| &row.faults);
+    let codes: Vec<&str> = faults.map(|one| one.refusal.code.as_str()).collect();
+    assert_eq!(codes, ["approval.account", "approval.roster"]);
     // An ordinary account is as always.
     let done = users::set_password(server, ada, "mina", OTHER, kept).await;
     assert_eq!(code(done), "done");
@@ -265,6 +274,43 @@ async fn no_administrator_becomes_the_second_one() {
     assert_eq!(code(user), "done");
     let on = FourEyesBody { on: true };
     assert_eq!(code(set_four_eyes(server, ada, on).await), "approval.alone");
+}
+
+#[tokio::test]
+async fn an_act_is_about_the_account_that_was_meant_and_is_done_once() {
+    let site = site().await;
+    let (server, ada, grace) = (&site.server, &site.ada, &site.grace);
+    turned_on(&site).await;
+    let chief = Role::Administrator;
+    let asked = users::set_role(server, ada, "mina", chief, None).await;
+    assert_eq!(code(asked), "approval.needed");
+    users::remove(server, ada, "mina", None).await.unwrap();
+    users::create(server, ada, "mina", Role::User, OTHER)
+        .await
+        .unwrap();
+    let ids = waiting(&site).await;
+    let refused = release(server, grace, &ids[0]).await;
+    assert_eq!(code(refused), "user.not-found");
+    let mina = users::get(server, ada, "mina").await.unwrap();
+    assert_eq!(mina.role, Role::User);
+    decline(server, grace, &ids[0]).await.unwrap();
+
+    // Two approvals at once: one does it, and what is done does not wait again.
+    let asked = policies::create(server, ada, small()).await;
+    assert_eq!(code(asked), "approval.needed");
+    let ids = waiting(&site).await;
+    let root = local_root(server);
+    let (one, other) = tokio::join!(
+        release(server, grace, &ids[0]),
+        release(server, &root, &ids[0])
+    );
+    let mut codes = [code(one), code(other)];
+    codes.sort();
+    assert_eq!(codes, ["approval.over", "done"]);
+    assert!(waiting(&site).await.is_empty());
+    let all = list(server, grace).await.unwrap();
+    let done = all.iter().filter(|one| one.state == ApprovalState::Done);
+    assert_eq!(done.count(), 1);
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ use rules::users::User;
 use super::read::{Column, RosterLine};
 use crate::Failure;
 use crate::access::password::{self, PasswordRules};
+use crate::actions::four_eyes;
 use crate::actions::policies::no_room;
 use crate::actions::tenancy::find_project;
 use crate::catalog::ReadTransaction;
@@ -329,9 +330,17 @@ impl Planner<'_> {
             }
         };
         // As attaching it by hand asks.
-        if let Err(refusal) = may(self.subject, Permission::SystemWrite, &Scope::SITE) {
-            faults.push(fault(Some(column), refusal));
-            return Ok(None);
+        let allowed = match may(self.subject, Permission::SystemWrite, &Scope::SITE) {
+            Ok(()) => four_eyes::refuse_roster(self.view, self.subject),
+            Err(refusal) => Err(refusal.into()),
+        };
+        match allowed {
+            Ok(()) => {}
+            Err(Failure::Refusal(refusal)) => {
+                faults.push(fault(Some(column), refusal));
+                return Ok(None);
+            }
+            Err(failure) => return Err(failure),
         }
         let known = match self.policies.take() {
             Some(known) => known,
@@ -481,6 +490,10 @@ impl Planner<'_> {
                 Err(refusal) => Some(refusal),
             };
             faults.extend(refused.map(|refusal| fault(Some(Column::Name), refusal)));
+            let reads_mail = email != user.email;
+            if reads_mail && four_eyes::is_kept_apart(self.view, self.subject, &user)? {
+                faults.push(fault(Some(Column::Email), refusals::approval_account()));
+            }
         }
         if let Some(policy) = read.policy.take() {
             let replaces = self.view.policy_at(PolicyLevel::User, Some(user.id.0))?;
