@@ -311,6 +311,7 @@ pub async fn remove(server: &Server, caller: &Caller, which: &str) -> Result<(),
                 let refusal = refusals::course_kept(&course.name, course.state.word());
                 return Err(refusal.into());
             }
+            rows.cancel_slots(course.id)?;
             rows.forget_course(course.id)?;
             let told = told(&course);
             rows.note_course(caller.name.as_str(), &course, "course.removed", &told, "")
@@ -392,6 +393,10 @@ pub async fn hand_out(
         refuse_off(&record.course, now)?;
         Ok(record)
     })?;
+    // A project of the same name in the domain of the caller, whose the folder is, is another one.
+    if record.course.domain != caller.subject.domain {
+        return Err(refusals::folder_share_unknown().at("/folder").into());
+    }
     let share = NewFolderShareBody {
         user: None,
         project: Some(record.project_name),

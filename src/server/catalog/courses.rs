@@ -618,7 +618,7 @@ impl Rows<'_> {
     }
 
     /// Gives back what the timetable of a course keeps, now and later.
-    fn cancel_slots(&self, course: CourseId) -> Result<(), Failure> {
+    pub(crate) fn cancel_slots(&self, course: CourseId) -> Result<(), Failure> {
         for reservation in self.course_slots(course)? {
             self.cancel_reservation(reservation)?;
         }

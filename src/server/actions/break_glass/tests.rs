@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use api::folders::NewFolderBody;
+use api::mounts::NewMountBody;
 use api::sessions::LaunchRequest;
 use base::settings::SettingsLayer;
 use rules::names::FolderId;
@@ -194,6 +195,10 @@ async fn a_look_ends_with_its_time_and_with_the_role() {
     server.catalog().end_break_glass(early).await.unwrap();
     assert_eq!(entered(&office, boss, session).await, "done");
     let late = look.began_at.plus_seconds(300);
+    // By the clock, and not only once a pass of the controller wrote it down.
+    server.clock().set(late);
+    let refused = entered(&office, boss, session).await;
+    assert_eq!(refused, "break-glass.needed");
     server.catalog().end_break_glass(late).await.unwrap();
     let refused = entered(&office, boss, session).await;
     assert_eq!(refused, "break-glass.needed");
@@ -246,6 +251,16 @@ async fn the_files_of_a_folder_are_read_with_a_reason_and_not_written() {
     for verb in [FolderVerb::Write, FolderVerb::Share, FolderVerb::Clone] {
         assert_eq!(may(verb), "folder.files-own", "{verb:?}");
     }
+    // A session that mounts it would outlast the look.
+    let request = LaunchRequest {
+        mounts: vec![NewMountBody {
+            folder: id.clone(),
+            ..NewMountBody::default()
+        }],
+        ..LaunchRequest::default()
+    };
+    let mounted = sessions::launch(server, boss, request, None).await;
+    assert_eq!(code(mounted), "folder.unknown");
     assert_eq!(told(&office).await, [("boss".to_owned(), WHY.to_owned())]);
     end(server, boss, &id_of(&look)).await.unwrap();
     assert_eq!(may(FolderVerb::Read), "folder.files-own");
