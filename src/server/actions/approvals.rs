@@ -259,9 +259,11 @@ async fn carry_out(server: &Server, asker: &Caller, act: PendingAct) -> Result<(
                 .await
                 .map(drop)
         }
-        PendingAct::SettingUndo { key } => settings::undo(server, asker, &key, SettingWrite::Real)
-            .await
-            .map(drop),
+        PendingAct::SettingUndo { key, .. } => {
+            settings::undo(server, asker, &key, SettingWrite::Real)
+                .await
+                .map(drop)
+        }
         PendingAct::FourEyesOff => set_four_eyes(server, asker, FourEyesBody { on: false })
             .await
             .map(drop),

@@ -77,6 +77,8 @@ pub(super) enum PendingAct {
     },
     SettingUndo {
         key: String,
+        /// What it was before and is to be again; None for its default. By it an approval is for this one.
+        value: Option<String>,
     },
     /// No act waits any more.
     FourEyesOff,
@@ -147,7 +149,7 @@ impl PendingAct {
             Self::RoleGrant { who, .. }
             | Self::RoleRevoke { who, .. }
             | Self::UserRole { who, .. } => &who.name,
-            Self::SettingChange { key, .. } | Self::SettingUndo { key } => key,
+            Self::SettingChange { key, .. } | Self::SettingUndo { key, .. } => key,
             Self::FourEyesOff => "",
         }
     }

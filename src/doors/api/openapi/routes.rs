@@ -1388,7 +1388,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: SYSTEM_WRITE,
         body: Some("NewPolicyUse"),
         answer: SuccessReply::Schema("Policy"),
-        refusals: &[400, 404, 422],
+        refusals: &[400, 404, 409, 422],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1403,7 +1403,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
             ("subject", "name or id of the domain, project or user"),
         ],
         answer: SuccessReply::Schema("Policy"),
-        refusals: &[404, 422],
+        refusals: &[404, 409, 422],
         ..ROUTE
     },
     DocumentedRoute {
