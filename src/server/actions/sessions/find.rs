@@ -99,7 +99,8 @@ fn check_verb(caller: &Caller, verb: Permission, session: &Session) -> Result<()
 }
 
 /// Whether the caller gets into a session at `now`: one that `needs_no_reason`, or one of another user with a reason that they
-/// typed (`break_glass`), until its time is over. One that was given variables of its user is that user's alone: who is inside reads them.
+/// typed (`break_glass`), until its time is over. One that was given variables of its user is that user's alone: who is
+/// inside reads them.
 ///
 /// Errors: `session.not-found`, `role.permission-missing`, `session.has-variables`, `break-glass.needed`.
 pub(in crate::actions) fn check_entry(
