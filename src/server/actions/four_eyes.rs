@@ -25,8 +25,8 @@ use crate::{Failure, Server, ServerFault};
 
 /// Hours for which an act waits. Longer: one is approved that its asker has forgotten. Shorter: over a night none is.
 const WAITS_HOURS: u64 = 24;
-/// Acts of the site that wait. Higher: one administrator fills the list of the others. Lower: a busy day is refused.
-const MAX_WAITING: u64 = 100;
+/// Acts of one administrator that wait. Higher: one of a domain fills the list of those of the site. Lower: a busy day is refused.
+const MAX_WAITING: u64 = 20;
 
 /// An act with everything that it needs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -229,7 +229,7 @@ async fn ask(server: &Server, caller: &Caller, act: &PendingAct) -> Result<Appro
             if let Some(known) = known {
                 return Ok(known.id);
             }
-            if rows.waiting_approvals(rows.now)? >= MAX_WAITING {
+            if rows.waiting_approvals(asker, rows.now)? >= MAX_WAITING {
                 return Err(refusals::approval_too_many(MAX_WAITING).into());
             }
             let row = ApprovalRecord {

@@ -9,7 +9,7 @@ use super::value;
 use super::writer::Rows;
 use crate::Failure;
 
-/// Rows that are kept; of more the oldest go. Higher: the list is long. Lower: what was decided is forgotten sooner.
+/// Rows that are kept; of more the oldest go that wait no more. Higher: the list is long. Lower: what was decided is forgotten sooner.
 const MAX_KEPT: u32 = 1_000;
 
 /// How a row stands.
@@ -104,16 +104,18 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Acts that wait and are not over at `now`. Costs a range of an index.
-    pub(crate) fn waiting_approvals(&self, now: Timestamp) -> Result<u64, Failure> {
+    /// Acts of a user that wait and are not over at `now`. Costs a range of an index.
+    pub(crate) fn waiting_approvals(&self, asker: UserId, now: Timestamp) -> Result<u64, Failure> {
         Ok(self
             .connection
             .prepare_cached(
                 "select count(*) as n
                  from approval
-                 where state = 'waiting' and expires_at > ?1",
+                 where state = 'waiting' and asker = ?1 and expires_at > ?2",
             )?
-            .query_row([now.as_millis()], |row| value::unsigned(row, "n"))?)
+            .query_row((asker.0.as_bytes(), now.as_millis()), |row| {
+                value::unsigned(row, "n")
+            })?)
     }
 
     /// How many acts of others wait for a user and are not over at `now`, and when the newest was asked for. Costs a range of
@@ -193,14 +195,15 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "delete from approval
-                 where id in (
+                 where (state in ('done', 'declined') or expires_at <= ?2)
+                 and id in (
                      select id
                      from approval
                      order by asked_at desc, id desc
                      limit -1 offset ?1
                  )",
             )?
-            .execute([MAX_KEPT])?;
+            .execute((MAX_KEPT, self.now.as_millis()))?;
         Ok(())
     }
 

@@ -314,6 +314,28 @@ async fn an_act_is_about_the_account_that_was_meant_and_is_done_once() {
 }
 
 #[tokio::test]
+async fn one_administrator_has_so_many_acts_wait() {
+    let site = site().await;
+    let (server, ada, grace) = (&site.server, &site.ada, &site.grace);
+    turned_on(&site).await;
+    for number in 0..=20 {
+        let asked = NewPolicyBody {
+            name: format!("small-{number}"),
+            ..small()
+        };
+        let expected = match number < 20 {
+            true => "approval.needed",
+            false => "approval.too-many",
+        };
+        let refused = code(policies::create(server, ada, asked).await);
+        assert_eq!(refused, expected, "{number}");
+    }
+    // Those of another administrator wait beside them.
+    let asked = policies::create(server, grace, small()).await;
+    assert_eq!(code(asked), "approval.needed");
+}
+
+#[tokio::test]
 async fn what_is_declined_or_over_is_not_done() {
     let site = site().await;
     let (server, ada, grace) = (&site.server, &site.ada, &site.grace);
