@@ -1,4 +1,4 @@
-//! What people and programs meet: pages, REST, the registry, command line, SSH, the way into a session.
+//! What people and programs meet: pages, REST, the registry, command line, SSH, the ways into a session and out of it.
 //! Never decides anything: a door parses, calls `server::actions`, and shows the answer.
 
 pub mod admission;
@@ -10,6 +10,7 @@ pub mod console;
 pub mod csv;
 pub mod download;
 pub mod host;
+pub mod inner_door;
 pub mod launch_texts;
 pub mod listener;
 pub mod origin;

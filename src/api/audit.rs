@@ -20,8 +20,8 @@ pub struct AuditEntryView {
     pub actor: String,
     #[schema(value_type = Option<String>, format = Uuid)]
     pub actor_id: Option<UserId>,
-    /// By what the actor proved who they are: `browser`, `token` or `socket`; `none` before sign-in, `server` for what the
-    /// server did by itself.
+    /// By what the actor proved who they are: `browser`, `token`, `ssh-key`, `session` (from inside) or `socket`; `none` before
+    /// sign-in, `server` for what the server did by itself.
     pub via: String,
     /// Id of the sign-in or the token.
     #[schema(value_type = Option<String>, format = Uuid)]

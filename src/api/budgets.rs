@@ -20,7 +20,7 @@ pub struct BudgetView {
     pub gpu_hours: String,
     /// Rounded up.
     pub used: String,
-    /// What live sessions may still use: their GPUs times the rest of their maximum runtime.
+    /// What live sessions may still use: their GPUs times the rest of their time limit.
     pub reserved: String,
     /// What is neither used nor reserved.
     pub left: String,
@@ -29,7 +29,7 @@ pub struct BudgetView {
     /// The end, not included.
     #[schema(value_type = String, format = DateTime)]
     pub until: Timestamp,
-    /// Launches need a maximum runtime that fits what is left; false: it only warns.
+    /// Launches need a time limit that fits what is left; false: it only warns.
     pub hard: bool,
     /// An administrator of the site set it: those of the domain cannot change it.
     pub of_site: bool,

@@ -137,7 +137,8 @@ impl FolderView {
 #[schema(as = NewFolder)]
 #[serde(deny_unknown_fields)]
 pub struct NewFolderBody {
-    /// No `/`, no `:`, nothing hidden, no dot at its begin and no blank at its ends; not `home`.
+    /// No `/`, no `:`, nothing hidden and no blank at its ends; not `.`, `..` or `home`. With a dot at its begin it is mounted
+    /// at that name in the home of each session of its owner.
     pub name: String,
     /// Name or id of the volume that it is to lie on; `default`, and where it is left out: the box's own disk.
     #[serde(default)]

@@ -25,6 +25,7 @@ pub mod history;
 pub mod holidays;
 pub mod idle_rules;
 pub mod images;
+pub mod inner_door;
 pub mod invitations;
 pub mod mail;
 pub mod mounts;

@@ -90,6 +90,10 @@ pub struct MountView {
     /// Read-only until the session starts again, since the folders that count on its limit took more than that.
     #[serde(default)]
     pub over_limit: bool,
+    /// The session has it without having asked: the home of its owner, or one of their folders whose names begin with a dot.
+    /// Its place is below `/home/work`, or below the home of the image's user instead.
+    #[serde(default)]
+    pub by_itself: bool,
 }
 
 impl std::fmt::Display for MountView {
@@ -102,6 +106,8 @@ impl std::fmt::Display for MountView {
             at: self.at.clone(),
             read_only: self.access.is_read_only(),
             over_limit: self.over_limit,
+            by_itself: self.by_itself,
+            mapped: None,
         };
         std::fmt::Display::fmt(&mount, f)
     }
@@ -116,6 +122,7 @@ impl From<&FolderMount> for MountView {
             at: mount.at.clone(),
             access: MountAccess::of(mount.is_read_only()),
             over_limit: mount.over_limit,
+            by_itself: mount.by_itself,
         }
     }
 }

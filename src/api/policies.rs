@@ -26,6 +26,14 @@ pub struct PolicyView {
     #[serde(default)]
     #[schema(required = true)]
     pub sudo: bool,
+    /// Sessions under it have no inner door. One policy that says so is enough.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub no_inner_door: bool,
+    /// Sessions under it have no home folder and no dot-folders by themselves.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub no_home: bool,
     /// What it is attached to, the widest first.
     pub uses: Vec<PolicyUseView>,
     /// Version, and ETag.
@@ -187,6 +195,12 @@ pub struct NewPolicyBody {
     /// Let launches under it ask for sudo.
     #[serde(default)]
     pub sudo: bool,
+    /// Close the inner doors of sessions under it.
+    #[serde(default)]
+    pub no_inner_door: bool,
+    /// Let sessions under it have no home folder and no dot-folders by themselves.
+    #[serde(default)]
+    pub no_home: bool,
 }
 
 /// What is left out stays; `limits` and `egress` are replaced as a whole.
@@ -201,6 +215,8 @@ pub struct PolicyPatchBody {
     #[schema(value_type = Option<EgressBody>)]
     pub egress: Option<Object<EgressBody>>,
     pub sudo: Option<bool>,
+    pub no_inner_door: Option<bool>,
+    pub no_home: Option<bool>,
 }
 
 /// What a policy is attached to, or detached from.

@@ -102,6 +102,8 @@ fn named() -> Schemas {
     collect::<folders::FolderPatchBody>(&mut all);
     collect::<folders::FolderLimitBody>(&mut all);
     collect::<folders::FolderAdoptionBody>(&mut all);
+    collect::<storage::PoolView>(&mut all);
+    collect::<storage::PoolSizeBody>(&mut all);
     collect::<folders::NewFolderCopyBody>(&mut all);
     collect::<folders::NewFolderTransferBody>(&mut all);
     collect::<folders::NewFolderDirectoryBody>(&mut all);

@@ -361,6 +361,10 @@ pub struct LaunchRequest {
     /// another user always does.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_start_up: bool,
+    /// It starts without the home of its owner and without their folders whose names begin with a dot, which each session of
+    /// a user has otherwise. One that is launched for another user never has them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_home: bool,
     /// Let commands in it run as root of its own user namespace, where a policy allows that and its own user is another one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sudo: bool,
@@ -469,6 +473,7 @@ impl Default for LaunchRequest {
             mounts: Vec::new(),
             network: None,
             without_start_up: false,
+            without_home: false,
             sudo: false,
             ulimits: None,
             apps: None,

@@ -125,6 +125,7 @@ words! {
 words! {
     CodeLanguageShape as CodeLanguage of CodeLanguage {
         Python,
+        R,
         Shell,
     }
 }
@@ -167,6 +168,7 @@ words! {
 words! {
     StorageEnforcementShape as StorageEnforcement of StorageEnforcement {
         Native,
+        Pool,
         Image,
         Counted,
     }

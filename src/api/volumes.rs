@@ -19,6 +19,10 @@ pub struct VolumeView {
     pub name: String,
     /// The directory that it is mounted on; null for those who do not see the whole site.
     pub path: Option<String>,
+    /// `UID:GID` of the file system that user 1000 of a session is there; null: ids are mapped by the mounts of sessions, and
+    /// for those who do not see the whole site.
+    #[serde(default)]
+    pub mapped_user: Option<String>,
     /// `absent`: nothing is mounted there, or another file system; `hung`: it does not answer.
     #[schema(value_type = VolumeStateShape)]
     pub state: VolumeState,
@@ -53,6 +57,11 @@ pub struct NewVolumeBody {
     pub name: String,
     /// The directory that it is mounted on, by its whole path.
     pub path: String,
+    /// For a file system without id-mapped mounts, such as NFS: `UID` or `UID:GID` that user 1000 of each session is there, from
+    /// 1000 to 999999999. It stays.
+    #[serde(default)]
+    #[schema(pattern = "^[1-9][0-9]{3,8}(:[1-9][0-9]{3,8})?$")]
+    pub mapped_user: Option<String>,
     /// Names or ids of the domains whose users make folders there; with none and no project: all users.
     #[serde(default)]
     pub domains: Vec<String>,

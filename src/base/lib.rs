@@ -5,6 +5,7 @@
 pub mod acts;
 pub mod addresses;
 pub mod app_files;
+pub mod connection_fault;
 pub mod figures;
 pub mod key_files;
 pub mod link;

@@ -47,10 +47,14 @@ pub struct Settings {
     pub tls: TlsMode,
     /// Offer the machine's own programs as the environment `host`.
     pub host_environment: bool,
+    /// Sessions have the home of their owner by themselves, and the owner's folders whose names begin with a dot.
+    pub homes: bool,
     /// Cores sessions may have in all, as text like `3.5`; None: all the machine has.
     pub cpu: Option<String>,
     /// Memory sessions may have in all, as text like `48g`; None: all but a reserve.
     pub memory: Option<String>,
+    /// First size of the pool for folders, as text like `64g`, or `none`; None: as the disk is.
+    pub pool_size: Option<String>,
     /// Devices that do not exist, for demonstrations, as text like `H100:8`; None: those there are.
     pub simulate_gpus: Option<String>,
     /// Where the vendor's driver of devices is found: `/`, or a tree of its own.
@@ -336,6 +340,15 @@ pub const KEYS: &[SettingKey] = &[
         about: "offer the machine's own programs as the environment host",
     },
     SettingKey {
+        key: "homes",
+        variable: "FARDEL_HOMES",
+        kind: SettingType::Flag,
+        default: "true",
+        example: "",
+        needs_restart: false,
+        about: "each session has the home folder of its owner, and the owner's folders whose names begin with a dot",
+    },
+    SettingKey {
         key: "cpu",
         variable: "FARDEL_CPU",
         kind: SettingType::Text,
@@ -352,6 +365,15 @@ pub const KEYS: &[SettingKey] = &[
         example: "\"48g\"",
         needs_restart: true,
         about: "memory that sessions may have in all; unset: all but a reserve",
+    },
+    SettingKey {
+        key: "pool_size",
+        variable: "FARDEL_POOL_SIZE",
+        kind: SettingType::Text,
+        default: "",
+        example: "\"64g\"",
+        needs_restart: true,
+        about: "size of the pool for folders, a file that is made with the first folder where the disk has no quota of its own, or none; unset: a quarter of what is free",
     },
     SettingKey {
         key: "simulate_gpus",
@@ -1025,8 +1047,10 @@ pub struct SettingsLayer {
     pub listen_ssh: Option<String>,
     pub tls: Option<String>,
     pub host_environment: Option<bool>,
+    pub homes: Option<bool>,
     pub cpu: Option<String>,
     pub memory: Option<String>,
+    pub pool_size: Option<String>,
     pub simulate_gpus: Option<String>,
     pub driver_root: Option<PathBuf>,
     pub gpu_mode: Option<String>,
@@ -1343,8 +1367,10 @@ impl From<Settings> for LoadedSettings {
             listen_ssh: settings.listen_ssh.map(|address| address.to_string()),
             tls: Some(settings.tls.word().to_owned()),
             host_environment: Some(settings.host_environment),
+            homes: Some(settings.homes),
             cpu: settings.cpu.clone(),
             memory: settings.memory.clone(),
+            pool_size: settings.pool_size.clone(),
             simulate_gpus: settings.simulate_gpus.clone(),
             driver_root: Some(settings.driver_root.clone()),
             gpu_mode: Some(settings.gpu_mode.clone()),
@@ -1452,6 +1478,13 @@ impl Settings {
             each: self.gpu_each.as_deref().and_then(share),
             ..usual
         }
+    }
+
+    /// How large the pool for folders is at first.
+    pub fn pool(&self) -> rules::storage::PoolSetting {
+        // It was checked when it was read.
+        let set = self.pool_size.as_deref().map(rules::storage::pool_setting);
+        set.and_then(Result::ok).unwrap_or_default()
     }
 
     /// Whether every user has to have a second factor.
@@ -1617,6 +1650,9 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
     if let Some(memory) = &layer.memory {
         rules::units::Bytes::parse(memory).map_err(|refusal| named("memory", refusal))?;
     }
+    if let Some(size) = &layer.pool_size {
+        rules::storage::pool_setting(size).map_err(|refusal| named("pool_size", refusal))?;
+    }
     let share = |key: &str, text: Option<&String>| {
         let text = text.ok_or_else(|| missing(key))?;
         let share = rules::units::GpuShare::parse(text).map_err(|refusal| named(key, refusal))?;
@@ -1687,8 +1723,10 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
         host_environment: layer
             .host_environment
             .ok_or_else(|| missing("host_environment"))?,
+        homes: layer.homes.ok_or_else(|| missing("homes"))?,
         cpu: layer.cpu,
         memory: layer.memory,
+        pool_size: layer.pool_size,
         simulate_gpus: layer.simulate_gpus.filter(|text| !text.is_empty()),
         driver_root: absolute(layer.driver_root.ok_or_else(|| missing("driver_root"))?),
         gpu_mode,

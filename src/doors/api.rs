@@ -38,6 +38,7 @@ mod nodes;
 mod notices;
 pub mod openapi;
 mod policies;
+mod pool;
 mod presets;
 mod replay;
 mod request_id;
@@ -445,6 +446,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
                 .layer(DefaultBodyLimit::disable()),
         )
         .route("/storage", get(storage::list))
+        .route("/storage/pool", get(pool::get).put(pool::grow))
         .route("/presets", get(presets::list).post(presets::create))
         .route(
             "/presets/{id}",

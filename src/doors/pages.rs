@@ -465,6 +465,7 @@ fn layout(
             .into_iter()
             .chain(banners.shown)
             .chain(budgets::banners(console, visit, caller))
+            .chain(me::assigned_password(console, visit, caller, here))
             .collect(),
         more_announcements: banners.more,
         here,
@@ -696,6 +697,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "holidays" => t.holidays_saved().to_owned(),
         "volume-added" => t.volumes_added_now(of),
         "volume-removed" => t.volumes_removed_now().to_owned(),
+        "pool-grown" => t.volumes_pool_grown_now(of),
         "webhook-on" => t.webhooks_on_now(of),
         "webhook-off" => t.webhooks_off_now(of),
         "webhook-removed" => t.webhooks_removed_now().to_owned(),

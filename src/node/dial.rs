@@ -13,6 +13,7 @@ use base::link::streams::{
 use base::observe::chain;
 use bytes::Bytes;
 use rules::container_network;
+use rules::inner_door;
 use rules::names::{ContainerName, SessionId};
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -45,7 +46,7 @@ const MAX_OUTPUT_WAITING: usize = 2;
 /// Where a container of a session of several is reached by the others over SSH.
 const SSH_PORT: u16 = 22;
 
-/// Connections between containers that no door has taken yet. More: they wait where nothing is done for them. Fewer: a
+/// Connections from inside that no door has taken yet. More: they wait where nothing is done for them. Fewer: a
 /// program that connects to all others at once waits for a turn of the door.
 const MAX_ACCEPTED: usize = 8;
 
@@ -171,25 +172,12 @@ impl Streams for Dial {
     }
 
     fn neighbours(&self, container: ContainerName) -> BoxFuture<mpsc::Receiver<ByteStream>> {
-        let (runtime, openings) = (Arc::clone(&self.runtime), Arc::clone(&self.openings));
-        Box::pin(async move {
-            let name = inner(container)?;
-            let address = SocketAddrV4::new(container_network::address(container.index), SSH_PORT);
-            let turn = openings.turn(container).await;
-            let opened = tokio::task::spawn_blocking(move || {
-                let _turn = turn;
-                runtime.listen(&name, address)
-            });
-            let opened = opened.await.map_err(refusals::container_unreachable)?;
-            let opened = opened.map_err(|fault| refusals::container_unreachable(chain(&fault)))?;
-            let failed = |e: std::io::Error| refusals::container_unreachable(e);
-            opened.set_nonblocking(true).map_err(failed)?;
-            let listener = TcpListener::from_std(opened).map_err(failed)?;
-            let (accepted, incoming) = mpsc::channel(MAX_ACCEPTED);
-            // Owned by the receiver: it ends when the door drops it.
-            tokio::spawn(accept(listener, accepted));
-            Ok(incoming)
-        })
+        let address = SocketAddrV4::new(container_network::address(container.index), SSH_PORT);
+        self.listen(container, address)
+    }
+
+    fn inner_door(&self, container: ContainerName) -> BoxFuture<mpsc::Receiver<ByteStream>> {
+        self.listen(container, inner_door::ADDRESS)
     }
 
     fn programs(&self, container: ContainerName, wanted: Vec<String>) -> BoxFuture<Vec<String>> {
@@ -259,6 +247,32 @@ impl Streams for Dial {
 }
 
 impl Dial {
+    /// Takes connections at an address inside a container for as long as the receiver is kept.
+    fn listen(
+        &self,
+        container: ContainerName,
+        address: SocketAddrV4,
+    ) -> BoxFuture<mpsc::Receiver<ByteStream>> {
+        let (runtime, openings) = (Arc::clone(&self.runtime), Arc::clone(&self.openings));
+        Box::pin(async move {
+            let name = inner(container)?;
+            let turn = openings.turn(container).await;
+            let opened = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                runtime.listen(&name, address)
+            });
+            let opened = opened.await.map_err(refusals::container_unreachable)?;
+            let opened = opened.map_err(|fault| refusals::container_unreachable(chain(&fault)))?;
+            let failed = |e: std::io::Error| refusals::container_unreachable(e);
+            opened.set_nonblocking(true).map_err(failed)?;
+            let listener = TcpListener::from_std(opened).map_err(failed)?;
+            let (accepted, incoming) = mpsc::channel(MAX_ACCEPTED);
+            // Owned by the receiver: it ends when the door drops it.
+            tokio::spawn(accept(listener, accepted));
+            Ok(incoming)
+        })
+    }
+
     fn open(
         &self,
         container: ContainerName,
@@ -318,7 +332,7 @@ async fn accept(listener: TcpListener, accepted: mpsc::Sender<ByteStream>) {
                 }
             }
             Err(error) => {
-                tracing::debug!(%error, "a connection between containers could not be accepted");
+                tracing::debug!(%error, "a connection from inside a container could not be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }

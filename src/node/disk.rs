@@ -336,6 +336,15 @@ impl Inner {
 
     /// What a container's own layers take.
     fn measure_own(&self, name: &RuntimeName) -> Size {
+        let device = |path: &Path| rustix::fs::stat(path).map(|found| found.st_dev);
+        let (there, here) = (
+            device(&self.runtime.own_files(name)),
+            device(&self.runtime.written_to()),
+        );
+        // In a pool they take nothing of this disk that was not set aside.
+        if matches!((there, here), (Ok(there), Ok(here)) if there != here) {
+            return Size::default();
+        }
         trees::measure(&self.runtime.own_files(name), MAX_NAMES).unwrap_or_else(|error| {
             tracing::debug!(container = %name, %error, "its files cannot be measured");
             Size::default()

@@ -18,6 +18,7 @@ use rules::continuity::Memory;
 use rules::names::{BootId, NodeId};
 use rules::reason::Reason;
 use rules::resources::{Capacity, Device};
+use rules::storage::PoolSetting;
 use rules::units::{Bytes, CpuShare};
 use store::images::failure::ImageError;
 use store::quota::ScopeKeeper;
@@ -201,6 +202,7 @@ impl LocalNode {
         })
         .map_err(NodeFault::Thread)?;
         let scopes = Arc::new(NodeScopes::of(data.clone(), clock.clone()));
+        runtime.bring_pool(Arc::clone(&scopes));
         let reconciler = Reconciler {
             runtime: Arc::clone(&runtime),
             scopes,
@@ -252,6 +254,11 @@ impl LocalNode {
     /// What this machine lacks; see `runtime::findings`.
     pub fn findings(&self) -> &[runtime::findings::HostFinding] {
         self.runtime.findings()
+    }
+
+    /// How large the pool for folders is at first, and whether there may be one; without a word there is none.
+    pub fn set_pool(&self, setting: PoolSetting) {
+        self.reconciler.scopes.set_pool(setting);
     }
 
     /// What holds folders of this machine to their limits.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use store::quota::ScopePlace;
+use store::quota::pool::PoolPlace;
 
 /// Entries of each kind that are told; a machine with more has the first.
 const MAX_TOLD: usize = 32;
@@ -120,6 +121,7 @@ fn disks(mountinfo: &str, data: &Path) -> Vec<Value> {
         }
         let network = kind.starts_with("nfs") || ["cifs", "smb3", "9p", "ceph"].contains(kind);
         let is_own = ScopePlace::around(Path::new(&at)).is_some()
+            || PoolPlace::is_root(Path::new(&at))
             || Path::new(&at).starts_with(place.join("containers"));
         if network || is_own || NO_DISKS.contains(kind) || Path::new(&at).is_file() {
             continue;

@@ -13,14 +13,15 @@ use rules::messages::{
     Assignment, ContainerOrder, ContainerStatus, MountSpec, NodeReport, ReportedState,
     RootFileSystem, STOP_GRACE_SECONDS, Want,
 };
-use rules::names::{BootId, ContainerName, VolumeId};
+use rules::names::{BootId, ContainerName, FolderId, VolumeId};
 use rules::reason::Reason;
 use rules::reasons;
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
 use rules::session::SessionKind;
 use rules::start_up::{StartUp, StartUpFailure};
+use rules::storage::StorageEnforcement;
 use rules::units::Timestamp;
-use rules::volume::VolumeState;
+use rules::volume::{MappedUser, VolumeState};
 use rules::workload::container::MAIN;
 use store::folders::{directory_on_volume, mounted_directory, open_mounted, scope_of, volume_of};
 use store::images::digest::Sha256Digest;
@@ -181,6 +182,7 @@ impl Reconciler {
                 self.sweep_images();
                 let used = self.mounted_scopes(|_| true);
                 self.scopes.release_idle(&used, scopes::IDLE);
+                self.scopes.tend_pool();
             }
             let pause = pace.saturating_sub(beat.elapsed());
             let now = Instant::now();
@@ -451,7 +453,22 @@ impl Reconciler {
         let mounts: Vec<runtime::MountOrder> = order
             .mounts
             .iter()
-            .map(|mount| self.mount_order(mount))
+            .map(|mount| {
+                let made = self.mount_order(mount);
+                // What no launch asked for keeps no session from starting while a file server is away, nor once a lost
+                // machine came back without its folders.
+                let is_spared = mount.by_itself
+                    && (volume_of(&self.data, mount.folder).is_some() || !self.has(mount.folder));
+                made.or_else(|reason| match is_spared {
+                    true => Ok(runtime::MountOrder {
+                        at: mount.at.clone(),
+                        by_itself: true,
+                        away: true,
+                        ..runtime::MountOrder::default()
+                    }),
+                    false => Err(reason),
+                })
+            })
             .collect::<Result<_, Reason>>()?;
         let hub = hub_of(order).and_then(runtime_name);
         let networks = order.networks.iter().map(|network| runtime::NetworkOrder {
@@ -483,6 +500,7 @@ impl Reconciler {
             ids: runtime::IdRange {
                 base: FIRST_ID + slot * IDS_EACH,
                 size: IDS_EACH,
+                mapped: mapped_user(&order.mounts)?,
             },
             stop_signal: 15,
             mounts,
@@ -530,8 +548,19 @@ impl Reconciler {
     fn disk_bytes(&self, demand: &Demand) -> Option<u64> {
         let asked = demand.disk?;
         // A disk that counts by itself holds folders without what the disk of a session is made with.
-        let is_held = self.scopes.enforcement().is_enforced() && scopes::missing().is_empty();
+        let is_held = match self.scopes.enforcement() {
+            StorageEnforcement::Pool => true,
+            other => other.is_enforced() && scopes::missing().is_empty(),
+        };
         is_held.then_some(asked.0)
+    }
+
+    /// Whether anything of a folder is on this machine: its directory, or the link to it. Costs one look.
+    fn has(&self, folder: FolderId) -> bool {
+        let inside = mounted_directory(&self.data, folder);
+        inside
+            .parent()
+            .is_some_and(|place| place.symlink_metadata().is_ok())
     }
 
     /// A folder of this machine at its place; a reason where it is not here. Never makes one: an empty folder in the place
@@ -562,6 +591,9 @@ impl Reconciler {
             at: mount.at.clone(),
             read_only: mount.read_only,
             on_volume: false,
+            by_itself: mount.by_itself,
+            away: false,
+            unmapped: false,
         })
     }
 
@@ -612,6 +644,9 @@ impl Reconciler {
             at: mount.at.clone(),
             read_only: mount.read_only,
             on_volume: true,
+            by_itself: mount.by_itself,
+            away: false,
+            unmapped: mount.mapped.is_some(),
         })
     }
 
@@ -933,6 +968,16 @@ impl Reconciler {
 /// Whether its supervisor may still have to find the folders that it mounts.
 fn is_starting(state: &ReportedState) -> bool {
     matches!(state, ReportedState::Preparing { .. })
+}
+
+/// The user of the site that a container is on volumes without id-mapped mounts; None where it mounts none.
+fn mapped_user(mounts: &[MountSpec]) -> Result<Option<MappedUser>, Reason> {
+    let mut all = mounts.iter().filter_map(|mount| mount.mapped);
+    let first = all.next();
+    match all.all(|other| Some(other) == first) {
+        true => Ok(first),
+        false => Err(reasons::volume_mapped_users()),
+    }
 }
 
 /// The container in whose namespace the switch of its network is: the main one. None for that one, and without a network.

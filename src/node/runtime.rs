@@ -71,6 +71,7 @@ mod loader;
 mod logs;
 mod mounts;
 mod order;
+mod own_folders;
 mod proc_files;
 mod process_limits;
 mod processes;
@@ -470,6 +471,11 @@ impl Runtime {
         Ok(processes::named(&self.shared.group(name)?.processes()))
     }
 
+    /// Has what containers write lie in the pool of these scopes from now on, where they have one.
+    pub(crate) fn bring_pool(&self, scopes: Arc<scopes::NodeScopes>) {
+        self.shared.scratches.bring_pool(scopes);
+    }
+
     /// Where a container's own layers are.
     pub fn own_files(&self, name: &RuntimeName) -> PathBuf {
         self.shared.own_directory(name)
@@ -486,7 +492,7 @@ impl Runtime {
     pub fn writable_folders(&self, name: &RuntimeName) -> BTreeSet<PathBuf> {
         let launch = LaunchFile::read(&self.shared.directory(name));
         let mounts = launch.map_or_else(|_| Vec::new(), |launch| launch.order.mounts);
-        let is_meant = |mount: &MountOrder| !mount.read_only && !mount.on_volume;
+        let is_meant = |mount: &MountOrder| !(mount.read_only || mount.on_volume || mount.away);
         let written = mounts.into_iter().filter(is_meant);
         written.map(|mount| mount.from).collect()
     }
@@ -908,6 +914,7 @@ impl RuntimeState {
     fn remove_scratch(&self, name: &RuntimeName) -> io::Result<()> {
         let scratch = self.scratch(name);
         scopes::close_scratch(&scratch)?;
+        self.scratches.throw(&scratch);
         store::trees::remove(scratch.directory())
     }
 
@@ -950,6 +957,7 @@ impl RuntimeState {
         let (own, records) = (self.own_directory(name), self.directory(name));
         let scratch = self.scratch(name);
         scopes::close_scratch(&scratch).map_err(file("unmount", &own))?;
+        self.scratches.throw(&scratch);
         // Removing a large file takes a while too.
         let image = scratch.directory();
         let thrown = self.clearing.throw(image).map_err(file("remove", image))?;

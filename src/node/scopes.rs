@@ -3,23 +3,28 @@
 //! from them, and to mount it once more finds the device that they still use. Knows no owner's name and no policy.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::observe::Clock;
-use rules::storage::{MIN_FOLDER_BYTES, StorageEnforcement};
+use rules::folder_snapshot::history_limit;
+use rules::storage::{MIN_FOLDER_BYTES, PoolSetting, PoolUse, StorageEnforcement, grown_pool};
 use rules::units::Bytes;
+use store::quota::pool::PoolPlace;
 use store::quota::{ScopeKeeper, ScopeLease, ScopePlace, ScopeUse};
 
 mod image;
 mod loop_device;
+mod pool;
 mod project;
 
 use image::ImageLife;
+use pool::FolderPool;
 
 /// How long a scope that nothing needs stays mounted. Longer: more kernel threads stand idle. Shorter: a user who starts one
 /// session after the other waits for the mount each time.
@@ -32,8 +37,11 @@ pub(crate) struct NodeScopes {
     clock: Clock,
     enforcement: OnceLock<StorageEnforcement>,
     known: Mutex<BTreeMap<ScopePlace, Arc<Mutex<KeptScope>>>>,
-    /// The number that a scope was given last, where the disk counts by numbers.
+    /// The number that a scope was given last, where the disk or the pool counts by numbers.
     newest: Mutex<Option<u32>>,
+    pool: FolderPool,
+    /// Held while a session is given a disk in the pool, and once what an earlier server left of such is thrown away.
+    scratches: Mutex<bool>,
     /// Once what an earlier server left mounted is known.
     adopted: Once,
     is_closed: AtomicBool,
@@ -53,6 +61,8 @@ impl NodeScopes {
     /// The scopes below a data directory. Looks at nothing yet.
     pub(crate) fn of(data: PathBuf, clock: Clock) -> Self {
         Self {
+            pool: FolderPool::of(&data),
+            scratches: Mutex::default(),
             data,
             clock,
             enforcement: OnceLock::new(),
@@ -60,6 +70,99 @@ impl NodeScopes {
             newest: Mutex::default(),
             adopted: Once::new(),
             is_closed: AtomicBool::new(false),
+        }
+    }
+
+    /// How large a pool of this machine is at first, and whether there may be one; without a word there is none.
+    pub(crate) fn set_pool(&self, setting: PoolSetting) {
+        self.pool.set(setting);
+    }
+
+    /// Has all of a pool set aside, and grows one that is short of room. Costs three looks where it is not.
+    pub(crate) fn tend_pool(&self) {
+        let is_open = !self.is_closed.load(Ordering::Acquire);
+        if !is_open || !self.pool.exists().unwrap_or(false) {
+            return;
+        }
+        if let Err(error) = self.pool.keep_whole() {
+            tracing::error!(%error, "the pool is not set aside as a whole: when the disk is full, writes into it may be lost");
+        }
+        let grown = self.pool.room(Bytes::ZERO).and_then(|pool| {
+            let Some(size) = grown_pool(&pool) else {
+                return Ok(());
+            };
+            self.pool.grow(size)?;
+            tracing::info!(before = %pool.size, now = %size, "the pool was short of room and has grown");
+            Ok(())
+        });
+        if let Err(error) = grown {
+            tracing::warn!(%error, "the pool cannot grow");
+        }
+    }
+
+    /// Gives a session a disk of its own in the pool, mounted on its directory, which is there and empty. False, and nothing done,
+    /// where new scopes lie in no pool. Costs a millisecond.
+    pub(crate) fn open_scratch(&self, scratch: &ScopePlace, limit: Bytes) -> io::Result<bool> {
+        if self.enforcement.get() != Some(&StorageEnforcement::Pool) {
+            return Ok(false);
+        }
+        let root = self.pool.ready()?;
+        let mut is_swept = self
+            .scratches
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if !*is_swept {
+            for left in self.pool.sessions()? {
+                if !left.is_pooled() {
+                    self.pool.throw_session(&left)?;
+                }
+            }
+            *is_swept = true;
+        }
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(scratch.directory())?;
+        let opened = self.pool.open_session(&root, scratch, limit);
+        let noted = opened.and_then(|number| scratch.note_pooled(number));
+        if noted.is_err() {
+            // Without a note no end of the session would find it.
+            close_scratch(scratch)?;
+            self.pool.throw_session(scratch)?;
+        }
+        noted.map(|()| true)
+    }
+
+    /// Takes what a session wrote out of the pool: one rename, after which `empty_removed` removes it. False where it lies in none.
+    pub(crate) fn throw_scratch(&self, scratch: &ScopePlace) -> io::Result<bool> {
+        if !scratch.is_pooled() {
+            return Ok(false);
+        }
+        self.open_pool()?;
+        self.pool.throw_session(scratch).map(|()| true)
+    }
+
+    /// Removes what was taken out of the pool. O(names).
+    pub(crate) fn empty_removed(&self) -> io::Result<()> {
+        self.pool.empty_removed(&self.open_pool()?)
+    }
+
+    /// The root of the pool. Where its disk failed, what is mounted of it goes first: then the kernel mends it.
+    fn open_pool(&self) -> io::Result<File> {
+        // What is let go of at the end is not mounted behind that.
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(stops());
+        }
+        match self.pool.open() {
+            Err(error) if has_failed(&error) => {
+                for (_, scope) in ScopePlace::all(&self.data)? {
+                    if scope.pooled()?.is_some() {
+                        let_go_of_failed(&scope)?;
+                    }
+                }
+                self.pool.open()
+            }
+            opened => opened,
         }
     }
 
@@ -112,6 +215,9 @@ impl NodeScopes {
     pub(crate) fn close(&self, starting: &BTreeSet<ScopePlace>) {
         self.is_closed.store(true, Ordering::Release);
         self.release_idle(starting, Duration::ZERO);
+        if let Err(error) = self.pool.close() {
+            tracing::debug!(%error, "the pool stays mounted");
+        }
     }
 
     /// Finds the scopes that an earlier server left mounted.
@@ -132,7 +238,8 @@ impl NodeScopes {
     fn make_ready(&self, scope: &ScopePlace, new: Option<Bytes>) -> io::Result<()> {
         if let Some(project) = scope.project()? {
             let limit = scope.limit()?.or(new).unwrap_or_default();
-            return match project::hold(scope, project, limit) {
+            let files = File::open(scope.files());
+            return match files.and_then(|files| project::hold(&files, project, limit)) {
                 // Files that were moved to a disk that counts nothing are there all the same.
                 Err(error) if scope.files().is_dir() => {
                     let scope = scope.directory().display();
@@ -143,15 +250,56 @@ impl NodeScopes {
             };
         }
         // A disk that does not say has one: to make another would be the end of its files.
-        if !scope.image().try_exists()? {
+        if scope.pooled()?.is_none() && !scope.image().try_exists()? {
             let limit = new.ok_or(io::ErrorKind::NotFound)?;
             match self.enforcement() {
                 StorageEnforcement::Native => return self.make_numbered(scope, limit),
+                StorageEnforcement::Pool => {
+                    // A disk that has become too full for a pool has room for what a scope takes at first.
+                    if let Err(error) = self.make_pooled(scope, limit) {
+                        tracing::warn!(%error, "a scope has a file of its own and lies in no pool");
+                        Self::make_image(scope, limit)?;
+                    }
+                }
                 StorageEnforcement::Image => Self::make_image(scope, limit)?,
                 StorageEnforcement::Counted => return Err(io::ErrorKind::Unsupported.into()),
             }
         }
-        Self::mount(scope, new)
+        match scope.pooled()? {
+            Some(project) => self.mount_pooled(scope, project, new),
+            None => Self::mount(scope, new),
+        }
+    }
+
+    /// Gives a new scope a directory in the pool, with a number that no other has, and its limit.
+    fn make_pooled(&self, scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
+        let root = self.pool.ready()?;
+        // Held until the number is kept: two new scopes at once would take the same.
+        let mut newest = self.newest();
+        let mut project = self.next_project(*newest)?;
+        // What was removed of an earlier scope may count for as long as a program has it open.
+        while project::taken(&root, project)? != (Bytes::ZERO, 0) {
+            project += 1;
+        }
+        scope.make()?;
+        scope.keep_limit(limit)?;
+        self.pool.add(&root, scope, project, limit)?;
+        // Last: a scope with a number has all of this.
+        scope.keep_pooled(project)?;
+        *newest = Some(project);
+        Ok(())
+    }
+
+    fn mount_pooled(&self, scope: &ScopePlace, project: u32, new: Option<Bytes>) -> io::Result<()> {
+        let root = self.open_pool()?;
+        let_go_of_failed(scope)?;
+        if let Some(limit) = scope.limit()?.or(new) {
+            project::hold_in_pool(&root, project, limit)?;
+        }
+        match scope.is_mounted() {
+            true => Ok(()),
+            false => self.pool.bind(scope),
+        }
     }
 
     fn make_image(scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
@@ -163,11 +311,8 @@ impl NodeScopes {
     /// Gives a new scope a number that no other has, and its limit.
     fn make_numbered(&self, scope: &ScopePlace, limit: Bytes) -> io::Result<()> {
         // Held until the number is kept: two new scopes at once would take the same.
-        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        let project = match *newest {
-            Some(newest) => newest + 1,
-            None => self.newest_project()?.map_or(project::FIRST, |one| one + 1),
-        };
+        let mut newest = self.newest();
+        let project = self.next_project(*newest)?;
         scope.make()?;
         scope.keep_limit(limit)?;
         project::make(scope, project, limit)?;
@@ -175,13 +320,32 @@ impl NodeScopes {
         Ok(())
     }
 
-    /// The highest number of a scope. Costs a small read of each.
-    fn newest_project(&self) -> io::Result<Option<u32>> {
-        let mut newest: Option<u32> = None;
+    fn newest(&self) -> MutexGuard<'_, Option<u32>> {
+        // A number is taken once it is kept.
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number that nothing has. `newest`: the last one that this process gave. The first costs a few small reads of each scope.
+    fn next_project(&self, newest: Option<u32>) -> io::Result<u32> {
+        let mut newest = match newest {
+            Some(newest) => return Ok(newest + 1),
+            None => self.pool.newest()?,
+        };
         for (_, scope) in ScopePlace::all(&self.data)? {
-            newest = newest.max(scope.project()?);
+            let numbers = [scope.project()?, scope.pooled()?, scope.history()?];
+            newest = numbers.into_iter().fold(newest, Ord::max);
         }
-        Ok(newest)
+        Ok(newest.map_or(project::FIRST, |one| one + 1))
+    }
+
+    /// Holds what is kept of earlier states of the files of a scope to its part of the limit, where it counts apart.
+    fn hold_history(scope: &ScopePlace, within: &File, limit: Bytes) -> io::Result<()> {
+        let limit = Bytes(history_limit(limit.0));
+        match scope.history()? {
+            Some(number) if scope.is_pooled() => project::hold_in_pool(within, number, limit),
+            Some(number) => project::hold(within, number, limit),
+            None => Ok(()),
+        }
     }
 
     fn mount(scope: &ScopePlace, new: Option<Bytes>) -> io::Result<()> {
@@ -223,13 +387,23 @@ impl NodeScopes {
 
     fn measured(&self, scope: &ScopePlace) -> io::Result<Option<ScopeUse>> {
         let limit = scope.limit()?.unwrap_or_default();
-        let (used, files, max_files) = match scope.project()? {
-            Some(project) => {
-                let (used, files) = project::taken(scope, project)?;
+        let pooled = |within: &File, project| {
+            let taken = project::taken(within, project);
+            taken.map(|(used, files)| (used, files, project::max_files(limit)))
+        };
+        let is_closed = self.is_closed.load(Ordering::Acquire);
+        let (used, files, max_files) = match (scope.project()?, scope.pooled()?) {
+            (Some(project), _) => {
+                let (used, files) = project::taken(&File::open(scope.files())?, project)?;
                 (used, files, 0)
             }
-            None if scope.is_mounted() => image::taken(scope, limit)?,
-            None => return scope.kept_use(),
+            // The pool itself says it, also while the folders of the scope are not mounted.
+            (None, Some(project)) if !is_closed => pooled(&self.open_pool()?, project)?,
+            (None, Some(project)) if scope.is_mounted() => {
+                pooled(&File::open(scope.files())?, project)?
+            }
+            (None, None) if scope.is_mounted() => image::taken(scope, limit)?,
+            (None, _) => return scope.kept_use(),
         };
         Ok(Some(ScopeUse {
             used,
@@ -256,6 +430,8 @@ impl NodeScopes {
         clear()?;
         let tried = match how {
             StorageEnforcement::Native => Self::try_numbers(&scope),
+            // It has a trial of its own.
+            StorageEnforcement::Pool => Ok(()),
             StorageEnforcement::Image => Self::make_image(&scope, MIN_FOLDER_BYTES)
                 .and_then(|()| Self::mount(&scope, Some(MIN_FOLDER_BYTES))),
             StorageEnforcement::Counted => Ok(()),
@@ -271,8 +447,9 @@ impl NodeScopes {
         // One below those of scopes, so that no scope has it.
         let project = project::FIRST - 1;
         project::make(scope, project, MIN_FOLDER_BYTES)?;
-        project::taken(scope, project)?;
-        project::hold(scope, project, Bytes::ZERO)
+        let files = File::open(scope.files())?;
+        project::taken(&files, project)?;
+        project::hold(&files, project, Bytes::ZERO)
     }
 }
 
@@ -286,6 +463,12 @@ impl ScopeKeeper for NodeScopes {
                         tracing::warn!(%error, "the disk's own quota cannot be used");
                     }
                 }
+            }
+            let is_root = rustix::process::geteuid().is_root();
+            match is_root.then(|| self.pool.is_offered()) {
+                Some(Ok(true)) => return StorageEnforcement::Pool,
+                Some(Ok(false)) | None => {}
+                Some(Err(error)) => tracing::info!(%error, "no pool can be held here"),
             }
             match self.try_out(StorageEnforcement::Image) {
                 Ok(()) => StorageEnforcement::Image,
@@ -302,9 +485,10 @@ impl ScopeKeeper for NodeScopes {
         let mut kept = locked(&kept);
         // Looked at under the lock: what is let go of at the end is not mounted behind that.
         if self.is_closed.load(Ordering::Acquire) {
-            return Err(io::Error::other("the server stops"));
+            return Err(stops());
         }
-        let has_fault = scope.is_mounted() && image::has_fault(scope).unwrap_or(false);
+        let has_image = scope.is_mounted() && scope.pooled()?.is_none();
+        let has_fault = has_image && image::has_fault(scope).unwrap_or(false);
         if has_fault && !kept.lease.is_shared() {
             kept.is_ready = false;
             // It is mended when it is mounted again, unless a session still has it.
@@ -327,10 +511,19 @@ impl ScopeKeeper for NodeScopes {
         if scope.limit()? == Some(limit) {
             return Ok(());
         }
-        let held = match scope.project()? {
-            Some(project) => project::hold(scope, project, limit),
-            None if scope.is_mounted() => image::fit(scope, limit),
-            None => Ok(()),
+        let held = match (scope.project()?, scope.pooled()?) {
+            (Some(project), _) => {
+                let files = File::open(scope.files())?;
+                project::hold(&files, project, limit)
+                    .and_then(|()| Self::hold_history(scope, &files, limit))
+            }
+            (None, Some(project)) => {
+                let root = self.open_pool()?;
+                project::hold_in_pool(&root, project, limit)
+                    .and_then(|()| Self::hold_history(scope, &root, limit))
+            }
+            (None, None) if scope.is_mounted() => image::fit(scope, limit),
+            (None, None) => Ok(()),
         };
         match held {
             // It is grown once nothing mounts it any more.
@@ -357,11 +550,86 @@ impl ScopeKeeper for NodeScopes {
             return Ok(());
         }
         kept.is_ready = false;
+        let (history, pooled) = (scope.history()?, scope.pooled()?);
         match scope.project()? {
-            Some(project) => project::hold(scope, project, Bytes::ZERO)?,
+            Some(project) => {
+                let files = File::open(scope.files())?;
+                for number in [Some(project), history].into_iter().flatten() {
+                    project::hold(&files, number, Bytes::ZERO)?;
+                }
+            }
             None => image::unmount_files(scope)?,
         }
-        store::trees::remove(scope.directory())
+        store::trees::remove(scope.directory())?;
+        match pooled {
+            // What a loss of power leaves of it there goes when its owner gets the next one.
+            Some(project) => {
+                let numbers: Vec<u32> = [Some(project), history].into_iter().flatten().collect();
+                self.pool.remove(scope, &numbers)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn count_apart(&self, scope: &ScopePlace, place: &Path) -> io::Result<()> {
+        let is_numbered = scope.project()?.is_some() || scope.pooled()?.is_some();
+        if !is_numbered {
+            return Ok(());
+        }
+        let kept = self.kept(scope);
+        let _kept = locked(&kept);
+        let number = match scope.history()? {
+            Some(number) => number,
+            None => {
+                let mut newest = self.newest();
+                let number = self.next_project(*newest)?;
+                scope.keep_history(number)?;
+                *newest = Some(number);
+                number
+            }
+        };
+        let directory = File::open(place)?;
+        // What lies there already counts as it was made: a number is for what comes later.
+        if project::mark_of(&directory)? != number && fs::read_dir(place)?.next().is_none() {
+            project::mark(&directory, number)?;
+        }
+        let limit = scope.limit()?.unwrap_or_default();
+        Self::hold_history(scope, &directory, limit)
+    }
+
+    fn pool(&self) -> io::Result<Option<PoolUse>> {
+        if !self.pool.exists()? || self.is_closed.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        let mut promised = Vec::new();
+        for (_, scope) in ScopePlace::all(&self.data)? {
+            if scope.pooled()?.is_some() {
+                promised.extend(scope.limit()?);
+            }
+        }
+        self.open_pool()?;
+        self.pool.room(promised.into_iter().sum()).map(Some)
+    }
+
+    fn grow_pool(&self, size: Bytes) -> io::Result<()> {
+        self.pool.grow(size)
+    }
+}
+
+fn stops() -> io::Error {
+    io::Error::other("the server stops")
+}
+
+/// Whether the file system of a disk that failed says so.
+fn has_failed(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EIO)
+}
+
+/// Takes what is mounted of a scope out of this namespace where its file system ended all work. Sessions keep what they have.
+fn let_go_of_failed(scope: &ScopePlace) -> io::Result<()> {
+    match scope.files().symlink_metadata() {
+        Err(error) if has_failed(&error) => image::detach_files(scope),
+        _ => Ok(()),
     }
 }
 
@@ -387,6 +655,7 @@ pub(crate) fn mount_scratch(scratch: &ScopePlace, limit: Bytes) -> io::Result<()
 
 /// Takes it out of this namespace; fine where it is not mounted. Its file goes with its directory.
 pub(crate) fn close_scratch(scratch: &ScopePlace) -> io::Result<()> {
+    let_go_of_failed(scratch)?;
     match scratch.is_mounted() {
         true => image::detach_files(scratch),
         false => Ok(()),
@@ -399,14 +668,22 @@ fn locked(kept: &Mutex<KeptScope>) -> MutexGuard<'_, KeptScope> {
 }
 
 /// Whether the disk of a data directory counts by projects itself. For `doctor`.
-pub(crate) fn is_native(data: &std::path::Path) -> bool {
+pub(crate) fn is_native(data: &Path) -> bool {
     project::is_on(data)
+}
+
+/// How large the pool of a data directory is, and what of it is free while it is mounted; None where there is none. Mounts
+/// nothing. For `doctor`.
+pub(crate) fn pool_room(data: &Path) -> Option<(Bytes, Option<Bytes>)> {
+    let place = PoolPlace::of(data);
+    let size = place.image().metadata().ok()?.len();
+    Some((Bytes(size), pool::free(&place).ok().flatten()))
 }
 
 /// Whether this machine can hold limits, without trying it: what is missing, else nothing. For `doctor`.
 pub(crate) fn missing() -> Vec<&'static str> {
     let mut missing = Vec::new();
-    if !std::path::Path::new("/dev/loop-control").exists() {
+    if !Path::new("/dev/loop-control").exists() {
         missing.push("loop devices");
     }
     if image::tool("mkfs.ext4").is_none() {

@@ -125,7 +125,9 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     let _run = RunDirectory::take(&settings.run, &settings.data, server.node())?;
     server.bring_diagnostics(super::diagnostics::runner(&settings, file));
     let machine = open_machine(&settings, &server, clock)?;
+    machine.set_pool(settings.pool());
     server.bring_scopes(machine.scopes());
+    server.give_homes();
     let streams: Arc<dyn Streams> =
         Arc::new(StreamRouter::to(&server, server.node(), machine.streams()));
     server.bring_streams(Arc::clone(&streams));
@@ -187,6 +189,8 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
         leaving.clone(),
     );
     doors.push(tokio::spawn(neighbours));
+    let inner = doors::inner_door::serve(server.clone(), Arc::clone(&streams), leaving.clone());
+    doors.push(tokio::spawn(inner));
     if let Some((listener, key)) = ssh {
         let leaving = leaving.clone();
         let serving = doors::ssh::serve(listener, server.clone(), streams, key, leaving);
@@ -420,8 +424,11 @@ fn machine_note(machine: &LocalNode) -> String {
                     1 => "; 1 GPU".to_owned(),
                     n => format!("; {n} GPUs"),
                 },
-                1 => "; 1 simulated GPU, of which sessions get none".to_owned(),
-                n => format!("; {n} simulated GPUs, of which sessions get none"),
+                1 => "; 1 simulated GPU: sessions can reserve it, there is no device inside"
+                    .to_owned(),
+                n => format!(
+                    "; {n} simulated GPUs: sessions can reserve them, there is no device inside"
+                ),
             };
             format!(
                 "{} and {} to share{devices}",

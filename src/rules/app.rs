@@ -419,6 +419,25 @@ const BUILT_IN: &[BuiltInApp] = &[
         health: "/health",
         ..USUAL
     },
+    BuiltInApp {
+        name: "desktop",
+        title: "Desktop (VNC)",
+        program: "websockify",
+        // Its VNC server listens at a socket of the session's own user and at no port; a second start finds the first one.
+        command: &[
+            "sh",
+            "-c",
+            "export DISPLAY=:1; \
+             Xvnc :1 -SecurityTypes None -rfbport -1 -rfbunixpath /tmp/.desktop-vnc -geometry 1440x900 & \
+             (sleep 1; exec $(command -v startxfce4 || command -v openbox-session || \
+             command -v x-window-manager || command -v xterm)) & \
+             exec websockify --web /usr/share/novnc --unix-target /tmp/.desktop-vnc 127.0.0.1:{port}",
+        ],
+        port: 6080,
+        health: "/vnc.html",
+        open: "/vnc.html?autoconnect=1&resize=remote&reconnect=1",
+        ..USUAL
+    },
 ];
 
 /// The built-in list.
@@ -501,6 +520,32 @@ mod tests {
             let told = words.filter(|word| word.contains("{port}")).count();
             assert!(told == 1, "{name} is told its port once");
         }
+    }
+
+    #[test]
+    fn a_desktop_listens_at_the_port_of_its_pages_alone() {
+        let mut all = built_in().into_iter();
+        let desktop = all.find(|app| app.choice.to_string() == "desktop");
+        let desktop = desktop.expect("it is offered");
+        let templates = AppTemplates {
+            port: 6080,
+            session: "work",
+        };
+        let script = templates.fill(&desktop.command[2]);
+        assert_eq!(desktop.command[..2], ["sh", "-c"]);
+        // As long as an image may say it, on one line.
+        assert!(
+            script.len() <= MAX_APP_TEXT && !script.contains("  "),
+            "{script}"
+        );
+        assert!(script.contains("Xvnc :1 -SecurityTypes None -rfbport -1 -rfbunixpath "));
+        assert!(script.ends_with(" 127.0.0.1:6080"), "{script}");
+        let socket = |flag: &str| {
+            let rest = script.split(flag).nth(1).expect("it is named");
+            rest.split(' ').nth(1).expect("a path").to_owned()
+        };
+        assert_eq!(socket("-rfbunixpath"), socket("--unix-target"));
+        assert!(desktop.open.starts_with(&desktop.health));
     }
 
     fn source(name: &str) -> AppSource {

@@ -59,6 +59,8 @@ fn mount(mount: &FolderMount) -> MountSpec {
         subpath: mount.subpath.clone(),
         at: mount.at.clone(),
         read_only: mount.is_read_only(),
+        by_itself: mount.by_itself,
+        mapped: mount.mapped,
     }
 }
 

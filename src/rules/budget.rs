@@ -1,5 +1,5 @@
 //! Budgets: GPU-hours that a project or a user may use in a time. Pure; whole numbers only. A hard budget is encumbered
-//! when a session is launched: its GPUs times its maximum runtime are reserved, with a time for start and stop, and what is
+//! when a session is launched: its GPUs times its time limit are reserved, with a time for start and stop, and what is
 //! not used is free again at the end. So a hard budget is not exceeded, and nothing that runs is cut off. A start or a stop
 //! that takes longer than was set aside is charged, too; a start after which the run has no room left ends.
 
@@ -125,7 +125,7 @@ pub struct BudgetState {
     pub used: u64,
     /// What the live sessions of its subject may still use.
     pub reserved: u64,
-    /// A live session holds or asks for GPUs without a maximum runtime.
+    /// A live session holds or asks for GPUs without a time limit.
     pub is_unlimited: bool,
 }
 
@@ -174,7 +174,7 @@ impl Budget {
         reached.copied().unwrap_or(0)
     }
 
-    /// Refuses an amount that is below what is used or reserved, and a hard budget while sessions without a maximum runtime
+    /// Refuses an amount that is below what is used or reserved, and a hard budget while sessions without a time limit
     /// are live. `before`: what it was; of a change, only what it makes stricter is asked. Errors: `budget.below-use`,
     /// `budget.limit-missing`.
     pub fn check(&self, state: BudgetState, before: Option<&Self>) -> Result<(), Refusal> {
@@ -286,7 +286,7 @@ pub fn starts_slowly(session: &Session, now: Timestamp) -> bool {
     waits && now.millis_since(placed.scheduled_at) > aside
 }
 
-/// Milliseconds for which a live session may still hold its GPUs; None without a maximum runtime. `held` as for
+/// Milliseconds for which a live session may still hold its GPUs; None without a time limit. `held` as for
 /// `beyond_limit`.
 pub fn still_holds(session: &Session, held: u64) -> Option<u64> {
     let (limit_seconds, _) = session.spec.limit()?;
@@ -332,7 +332,7 @@ pub fn forecast(
     Some((short.min(long), short.max(long)))
 }
 
-/// `1h 20m 5s`, to be typed as a maximum runtime; parts that are nothing are left out.
+/// `1h 20m 5s`, to be typed as a time limit; parts that are nothing are left out.
 fn told_seconds(seconds: u64) -> String {
     let parts = [
         (seconds / 3_600, "h"),

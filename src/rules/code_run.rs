@@ -31,16 +31,18 @@ pub const MAX_RUN_ID: usize = 64;
 pub enum CodeLanguage {
     #[default]
     Python,
+    R,
     Shell,
 }
 
 impl CodeLanguage {
-    pub const ALL: [Self; 2] = [Self::Python, Self::Shell];
+    pub const ALL: [Self; 3] = [Self::Python, Self::R, Self::Shell];
 
     /// How users name it.
     pub fn word(self) -> &'static str {
         match self {
             Self::Python => "python",
+            Self::R => "r",
             Self::Shell => "shell",
         }
     }
@@ -49,6 +51,7 @@ impl CodeLanguage {
     pub fn programs(self) -> &'static [&'static str] {
         match self {
             Self::Python => &["python3"],
+            Self::R => &["R"],
             Self::Shell => &["bash", "sh"],
         }
     }
@@ -325,6 +328,106 @@ impl MarkSearch {
     }
 }
 
+/// A part of an output in which a runner speaks between what the code writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MarkedPart {
+    /// What the code, or a program that it started, wrote.
+    Text(Vec<u8>),
+    /// Words of the runner.
+    Said(String),
+}
+
+/// Tells the words of a runner from what the code writes into the same stream: they stand between two letters 0x1e, behind the
+/// first one the mark of the run.
+#[derive(Debug)]
+pub struct MarkedOutput {
+    /// The mark with what stands before it.
+    wanted: Vec<u8>,
+    /// Bytes that may begin the mark; or of the words so far.
+    kept: Vec<u8>,
+    /// Of these, how many are known not to end the words.
+    looked_at: usize,
+    in_words: bool,
+}
+
+/// Most bytes of the words of a runner: those of a picture.
+const MAX_WORDS_BYTES: usize = MAX_MEDIA_BYTES + 256;
+
+impl MarkedOutput {
+    pub fn of(mark: &str) -> Self {
+        Self {
+            wanted: format!("\u{1e}{mark}").into_bytes(),
+            kept: Vec::new(),
+            looked_at: 0,
+            in_words: false,
+        }
+    }
+
+    /// Bytes that wait for more.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// The parts in these bytes and in those that waited. None where the words of the runner have no end: it is none, and what
+    /// waited is forgotten. Costs O(bytes).
+    pub fn push(&mut self, bytes: &[u8]) -> Option<Vec<MarkedPart>> {
+        let mut all = std::mem::take(&mut self.kept);
+        all.extend_from_slice(bytes);
+        let mut parts = Vec::new();
+        // How many bytes are told.
+        let mut told = 0;
+        loop {
+            let rest = &all[told..];
+            if self.in_words {
+                let unseen = &rest[self.looked_at..];
+                let Some(end) = unseen.iter().position(|byte| *byte == 0x1e) else {
+                    self.looked_at = rest.len();
+                    break;
+                };
+                let words = &rest[..self.looked_at + end];
+                told += words.len() + 1;
+                parts.push(MarkedPart::Said(
+                    String::from_utf8_lossy(words).into_owned(),
+                ));
+                self.looked_at = 0;
+                self.in_words = false;
+                continue;
+            }
+            let mut places = rest.windows(self.wanted.len());
+            let found = places.position(|part| part == self.wanted);
+            let end = found.unwrap_or_else(|| rest.len() - self.begun(rest));
+            if end > 0 {
+                parts.push(MarkedPart::Text(rest[..end].to_vec()));
+            }
+            told += end;
+            if found.is_none() {
+                break;
+            }
+            told += self.wanted.len();
+            self.in_words = true;
+        }
+        // The room of what was told is given back.
+        self.kept = match told {
+            0 => all,
+            _ => all.split_off(told),
+        };
+        if self.in_words && self.kept.len() > MAX_WORDS_BYTES {
+            (self.kept, self.looked_at) = (Vec::new(), 0);
+            return None;
+        }
+        Some(parts)
+    }
+
+    /// How many bytes at the end of these may begin the mark.
+    fn begun(&self, bytes: &[u8]) -> usize {
+        let longest = bytes.len().min(self.wanted.len() - 1);
+        (1..=longest)
+            .rev()
+            .find(|length| bytes.ends_with(&self.wanted[..*length]))
+            .unwrap_or_default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -400,6 +503,47 @@ mod tests {
         let order = shell_order("echo 'it'\"s\"\n", "m1");
         assert!(order.contains("command eval 'echo '\\''it'\\''\"s\"\n' </dev/null\n"));
         assert!(order.ends_with("m1 >&2\n"));
+    }
+
+    #[test]
+    fn words_of_a_runner_are_told_from_output_however_they_are_cut() {
+        let whole = b"out\x1enot\x1em1A\x1emore\x1em1Mimage/png;aGk=\x1e\x1em1E0\x1e";
+        for cut in 0..whole.len() {
+            let mut output = MarkedOutput::of("m1");
+            let mut parts = output.push(&whole[..cut]).expect("words have an end");
+            parts.extend(output.push(&whole[cut..]).expect("words have an end"));
+            let (mut text, mut words) = (Vec::new(), Vec::new());
+            for part in parts {
+                match part {
+                    MarkedPart::Text(bytes) => text.extend(bytes),
+                    MarkedPart::Said(said) => words.push(said),
+                }
+            }
+            assert_eq!(text, b"out\x1enotmore", "{cut}");
+            assert_eq!(words, ["A", "Mimage/png;aGk=", "E0"], "{cut}");
+            assert_eq!(output.kept_bytes(), 0);
+        }
+        // The mark of another run is text.
+        let mut output = MarkedOutput::of("m1");
+        let other = vec![MarkedPart::Text(b"\x1em2E0".to_vec())];
+        assert_eq!(output.push(b"\x1em2E0\x1e"), Some(other));
+        assert_eq!(output.kept_bytes(), 1, "it may begin the own one");
+        let own = vec![MarkedPart::Said(String::new())];
+        assert_eq!(output.push(b"m1\x1e"), Some(own));
+    }
+
+    #[test]
+    fn words_without_an_end_are_those_of_no_runner() {
+        let mut output = MarkedOutput::of("m1");
+        assert_eq!(output.push(b"\x1em1M"), Some(Vec::new()));
+        let most = vec![b'a'; MAX_WORDS_BYTES - 1];
+        assert_eq!(output.push(&most), Some(Vec::new()));
+        assert_eq!(output.push(b"a"), None);
+        // Where it is read on all the same, it holds no more.
+        for _ in 0..5 {
+            let _ = output.push(&most);
+            assert!(output.kept_bytes() <= MAX_WORDS_BYTES);
+        }
     }
 
     #[test]

@@ -10,8 +10,8 @@ use crate::names::{FolderId, UserId, VolumeId};
 use crate::tenancy::{DomainId, ProjectId, Scope};
 use crate::units::{Bytes, Timestamp};
 pub use crate::workload::mount::{
-    FOLDERS_TARGET, FolderMount, FolderName, HOME, HOME_TARGET, MAX_FOLDER_NAME, MAX_MOUNTS,
-    MountAccess, RequestedMount, mount_plan,
+    FOLDERS_TARGET, FolderMount, FolderName, HOME, HOME_TARGET, MAX_DOT_FOLDERS, MAX_FOLDER_NAME,
+    MAX_MOUNTS, MountAccess, RequestedMount, home_of, is_at_or_below, mount_plan, with_own,
 };
 
 /// Days that a folder lies in the trash. Higher: it takes disk for longer. Lower: a mistake is noticed too late.

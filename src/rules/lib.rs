@@ -45,6 +45,7 @@ pub mod image;
 pub mod image_limits;
 pub mod image_rights;
 pub mod incident;
+pub mod inner_door;
 pub mod mail;
 pub mod messages;
 pub mod metering;

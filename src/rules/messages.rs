@@ -17,6 +17,7 @@ use crate::resources::{Capacity, Demand, DeviceShare};
 use crate::session::SessionKind;
 use crate::start_up::{StartUp, StartUpFailure};
 use crate::units::{Bytes, Timestamp};
+use crate::volume::MappedUser;
 
 /// All that one node should have, and nothing else.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +101,12 @@ pub struct MountSpec {
     /// Absolute path inside.
     pub at: String,
     pub read_only: bool,
+    /// It is the home of the session's owner, or below it: the home of the container's user stands for `/home/work`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_itself: bool,
+    /// The user of its volume, where that has no id-mapped mounts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapped: Option<MappedUser>,
 }
 
 /// A network that joins the containers of one session, which are on one node. Each has the address and the name that its

@@ -10,6 +10,7 @@ use crate::refusal::Refusal;
 use crate::refusals;
 use crate::tenancy::{DomainId, ProjectId};
 use crate::units::Timestamp;
+pub use crate::workload::mount::MappedUser;
 
 /// What the box's own disk is called where volumes are named.
 pub const DEFAULT_VOLUME: &str = "default";
@@ -100,6 +101,8 @@ pub struct Volume {
     /// The directory that it is mounted on.
     pub path: String,
     pub access: VolumeAccess,
+    /// None: sessions mount its folders with their ids mapped.
+    pub mapped: Option<MappedUser>,
     pub created_at: Timestamp,
     pub generation: u64,
 }

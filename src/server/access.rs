@@ -7,7 +7,7 @@ use std::sync::Arc;
 use api::secret::SecretText;
 use api::users::TokenView;
 use rules::grants::{Grant, HeldGrant};
-use rules::names::{EmailAddress, SshKeyId, TokenId, UserId, UserName};
+use rules::names::{EmailAddress, SessionId, SshKeyId, TokenId, UserId, UserName};
 use rules::permissions::Subject;
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -30,6 +30,7 @@ mod begun_sign_ins;
 pub(crate) mod directory;
 pub(crate) mod external_user;
 mod id_token;
+mod inner_door;
 mod invitation;
 mod lease;
 pub(crate) mod networks;
@@ -55,6 +56,7 @@ pub use app_entry::{
 };
 pub(crate) use app_entry::{AppTickets, new_ticket as new_app_ticket};
 pub(crate) use attempts::{AttemptCounts, unlock};
+pub use inner_door::by_inner_door;
 pub use invitation::{NewMember, join, offer};
 pub(crate) use invitation::{
     holding as holding_invitation, membership as invited_membership,
@@ -96,7 +98,7 @@ pub struct Caller {
     /// IANA name; empty means UTC.
     pub time_zone: String,
     pub via: Via,
-    /// Where the request comes from; None for root on the machine.
+    /// Where the request comes from; None for root on the machine and for a session.
     pub source: Option<IpAddr>,
     /// The password is an initial one: doors let the user do nothing but set their own.
     pub must_change_password: bool,
@@ -132,6 +134,10 @@ pub enum Via {
     /// A public key, over SSH: into sessions, and nowhere else.
     SshKey {
         id: SshKeyId,
+    },
+    /// From inside a session, by the socket that its node opened there: to this session, and nowhere else.
+    Session {
+        id: SessionId,
     },
     /// The local socket, as root or as the user that runs the server.
     LocalRoot,
@@ -184,6 +190,7 @@ fn told(caller: Caller) -> Caller {
         Via::Browser { session } => ("browser", Some(session.0)),
         Via::Token { id } => ("token", Some(id.0)),
         Via::SshKey { id } => ("ssh-key", Some(id.0)),
+        Via::Session { id } => ("session", Some(id.0)),
         Via::LocalRoot => ("socket", None),
     };
     origin::proven(ProvenCaller {
@@ -677,7 +684,9 @@ pub(crate) async fn prove_again(
 ) -> Result<PasswordCheck, Failure> {
     let by = match caller.via {
         Via::Browser { session } => session.0.into_bytes(),
-        Via::Token { .. } | Via::SshKey { .. } => caller.subject.user.0.into_bytes(),
+        Via::Token { .. } | Via::SshKey { .. } | Via::Session { .. } => {
+            caller.subject.user.0.into_bytes()
+        }
         Via::LocalRoot => [0; 16],
     };
     let attempt = Attempt::of_own(server, caller.name.as_str(), caller.subject.user, &by);

@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use rules::code_run::{
     BatchStep, CodeLanguage, ConsolePiece, ConsoleStream, MAX_COMPLETIONS, MAX_MEDIA_BYTES,
-    MAX_ORDER_BYTES, MarkSearch, RunConsole, TextPieces, shell_order,
+    MAX_ORDER_BYTES, MarkSearch, MarkedOutput, MarkedPart, RunConsole, TextPieces, shell_order,
 };
 use rules::names::{ContainerName, UserId};
 use rules::refusal::Refusal;
@@ -26,6 +26,16 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 /// The program that Python runs: reads orders, tells what happens, one JSON object a line.
 const PYTHON_RUNNER: &str = include_str!("code_runs/runner.py");
+/// The program that R runs: reads orders, and speaks between what the code writes.
+const R_RUNNER: &str = include_str!("code_runs/runner.R");
+/// Where R finds it: a word of its command has 10,000 bytes at most.
+const R_RUNNER_VARIABLE: &str = "FARDEL_RUNNER";
+/// Starts R with its orders apart from the input that programs of the code read.
+const R_SHELL: &str = "exec 9<&0 </dev/null; \
+    test -n \"$LC_ALL$LC_CTYPE$LANG\" || export LANG=C.UTF-8; \
+    exec R --slave --no-save --no-restore --no-init-file -e \"$0\"";
+/// What R evaluates first.
+const R_BEGIN: &str = "eval(parse(text=Sys.getenv(\"FARDEL_RUNNER\")))";
 /// How long an answer waits for a run to end. Longer: a request is held, and output comes late. Shorter: more requests.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long an answer gathers output once there is some. Longer: lines come late. Shorter: more requests.
@@ -139,6 +149,12 @@ enum OutputReader {
         line: Vec<u8>,
         errors: TextPieces,
     },
+    R {
+        output: (MarkedOutput, TextPieces),
+        errors: (MarkedOutput, TextPieces),
+        code: Option<i32>,
+        errors_done: bool,
+    },
     Shell {
         output: (MarkSearch, TextPieces),
         errors: (MarkSearch, TextPieces),
@@ -172,7 +188,7 @@ impl std::fmt::Debug for Interpreter {
     }
 }
 
-/// What the Python runner says.
+/// What a runner says.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "t", rename_all = "lowercase")]
 enum RunnerMessage {
@@ -194,12 +210,17 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) fn command(language: CodeLanguage, program: &str) -> ExecRequest {
     let argv = match (language, program) {
         (CodeLanguage::Python, _) => vec![program, "-c", PYTHON_RUNNER],
+        (CodeLanguage::R, _) => vec!["sh", "-c", R_SHELL, R_BEGIN],
         (CodeLanguage::Shell, "bash") => vec![program, "--noprofile", "--norc"],
         (CodeLanguage::Shell, _) => vec![program],
     };
+    let env = match language {
+        CodeLanguage::R => vec![(R_RUNNER_VARIABLE.to_owned(), R_RUNNER.to_owned())],
+        CodeLanguage::Python | CodeLanguage::Shell => Vec::new(),
+    };
     ExecRequest {
         argv: argv.into_iter().map(str::to_owned).collect(),
-        env: Vec::new(),
+        env,
         cwd: None,
         user: None,
         tty: None,
@@ -312,7 +333,9 @@ async fn attend(
                     pace.heard(bytes.len()).await;
                 }
                 Some(TermOutput::Stderr(bytes)) => {
-                    interpreter.hear_errors(&bytes);
+                    if interpreter.hear_errors(&bytes).is_err() {
+                        break None;
+                    }
                     pace.heard(bytes.len()).await;
                 }
                 Some(TermOutput::Exit(code)) => break Some(code),
@@ -365,6 +388,7 @@ impl Interpreter {
                 line: Vec::new(),
                 errors: TextPieces::default(),
             },
+            CodeLanguage::R => OutputReader::r(""),
             CodeLanguage::Shell => OutputReader::shell(""),
         };
         Self {
@@ -471,8 +495,10 @@ impl Interpreter {
             state.step = step;
             state.steps = steps;
             state.used_at = Instant::now();
-            if self.language == CodeLanguage::Shell {
-                *reader = OutputReader::shell(mark);
+            match self.language {
+                CodeLanguage::Python => {}
+                CodeLanguage::R => *reader = OutputReader::r(mark),
+                CodeLanguage::Shell => *reader = OutputReader::shell(mark),
             }
         }
         self.say(order).await
@@ -507,6 +533,7 @@ impl Interpreter {
     fn order(&self, code: &str, mark: &str) -> Result<String, Refusal> {
         let order = match self.language {
             CodeLanguage::Python => runner_order("run", code),
+            CodeLanguage::R => r_order("run", mark, code),
             CodeLanguage::Shell => shell_order(code, mark),
         };
         match order.len() > MAX_ORDER_BYTES {
@@ -519,7 +546,10 @@ impl Interpreter {
     ///
     /// Errors: `code.not-waiting`, `code.run-unknown`, `code.too-large`.
     pub(crate) async fn answer_question(&self, run_id: &str, line: &str) -> Result<(), Refusal> {
-        let order = runner_order("input", line);
+        let order = match self.language {
+            CodeLanguage::R => r_order("input", NO_MARK, line),
+            CodeLanguage::Python | CodeLanguage::Shell => runner_order("input", line),
+        };
         if order.len() > MAX_ORDER_BYTES {
             return Err(refusals::code_too_large(rules::code_run::MAX_CODE_BYTES));
         }
@@ -539,38 +569,51 @@ impl Interpreter {
     ///
     /// Errors: `code.run-unknown`.
     pub(crate) async fn interrupt(&self, run_id: &str) -> Result<(), Refusal> {
-        {
+        let has_asked = {
             let mut state = locked(&self.state);
             known_run(&state, run_id)?;
             if state.phase == RunPhase::Over {
                 return Ok(());
             }
             // What it waited for comes no more.
-            state.phase = RunPhase::Running;
-        }
+            let before = std::mem::replace(&mut state.phase, RunPhase::Running);
+            matches!(before, RunPhase::Asking { .. })
+        };
         // One that is over has no ear; the answer tells.
         let _ = self.input.send(TermInput::Signal(SIGINT)).await;
+        if has_asked && self.language == CodeLanguage::R {
+            // R hears of the signal once it has a line.
+            let _ = self.say(r_order("input", NO_MARK, "")).await;
+        }
         Ok(())
     }
 
-    /// What could stand at the end of this text. Only the Python runner knows; a shell offers nothing.
+    /// What could stand at the end of this text. Only runners know; a shell offers nothing.
     ///
     /// Errors: `code.busy`, `code.too-large`, `code.interpreter-over`.
-    pub(crate) async fn complete(&self, text: &str) -> Result<Vec<String>, Refusal> {
-        if self.language == CodeLanguage::Shell {
-            return Ok(Vec::new());
-        }
-        let order = runner_order("complete", text);
+    pub(crate) async fn complete(&self, text: &str, mark: &str) -> Result<Vec<String>, Refusal> {
+        let order = match self.language {
+            CodeLanguage::Python => runner_order("complete", text),
+            CodeLanguage::R => r_order("complete", mark, text),
+            CodeLanguage::Shell => return Ok(Vec::new()),
+        };
         if order.len() > MAX_ORDER_BYTES {
             return Err(refusals::code_too_large(rules::code_run::MAX_CODE_BYTES));
         }
         {
+            let mut reader = locked(&self.reader);
             let mut state = locked(&self.state);
-            if state.phase == RunPhase::Running {
+            let is_of_r = self.language == CodeLanguage::R;
+            // What R says is known by the mark of one run: it completes nothing while it asks.
+            let asks = matches!(state.phase, RunPhase::Asking { .. });
+            if state.phase == RunPhase::Running || is_of_r && asks {
                 return Err(refusals::code_busy());
             }
             state.completions = None;
             state.used_at = Instant::now();
+            if is_of_r {
+                *reader = OutputReader::r(mark);
+            }
         }
         let mut changed = self.changed.subscribe();
         self.say(order).await?;
@@ -670,7 +713,7 @@ impl Interpreter {
         }
     }
 
-    /// Takes standard output. Err where a Python runner says what is no message: it cannot be understood further.
+    /// Takes standard output. Err where a runner says what is no message: it cannot be understood further.
     fn hear(&self, bytes: &[u8]) -> Result<(), ()> {
         let mut reader = locked(&self.reader);
         match &mut *reader {
@@ -693,6 +736,33 @@ impl Interpreter {
                     return Err(());
                 }
             }
+            OutputReader::R {
+                output,
+                code,
+                errors_done,
+                ..
+            } => {
+                for part in output.0.push(bytes).ok_or(())? {
+                    match part {
+                        MarkedPart::Text(bytes) => {
+                            let text = output.1.push(&bytes);
+                            self.shown(ConsoleStream::Stdout, &text, None);
+                        }
+                        MarkedPart::Said(words) => match message_of_r(&words).ok_or(())? {
+                            RunnerMessage::End { c } => *code = Some(c),
+                            message => self.take(message),
+                        },
+                    }
+                }
+                let end = if *errors_done { *code } else { None };
+                self.shown(ConsoleStream::Stdout, "", end);
+                let mut state = locked(&self.state);
+                state.line_bytes = output.0.kept_bytes();
+                self.count(&mut state);
+                if state.line_bytes > ORDER_PIECE && self.is_full() {
+                    return Err(());
+                }
+            }
             OutputReader::Shell {
                 output,
                 code,
@@ -711,12 +781,35 @@ impl Interpreter {
         Ok(())
     }
 
-    fn hear_errors(&self, bytes: &[u8]) {
+    /// Takes standard error. Err as `hear`.
+    fn hear_errors(&self, bytes: &[u8]) -> Result<(), ()> {
         let mut reader = locked(&self.reader);
         match &mut *reader {
             OutputReader::Python { errors, .. } => {
                 let text = errors.push(bytes);
                 self.shown(ConsoleStream::Stderr, &text, None);
+            }
+            OutputReader::R {
+                errors,
+                code,
+                errors_done,
+                ..
+            } => {
+                for part in errors.0.push(bytes).ok_or(())? {
+                    match part {
+                        MarkedPart::Text(bytes) => {
+                            let text = errors.1.push(&bytes);
+                            self.shown(ConsoleStream::Stderr, &text, None);
+                        }
+                        MarkedPart::Said(_) => *errors_done = true,
+                    }
+                }
+                let end = if *errors_done { *code } else { None };
+                self.shown(ConsoleStream::Stderr, "", end);
+                // Here it says no more than that a run is over, so no long words are waited for.
+                if errors.0.kept_bytes() > ORDER_PIECE {
+                    return Err(());
+                }
             }
             OutputReader::Shell {
                 errors,
@@ -733,6 +826,7 @@ impl Interpreter {
         }
         drop(reader);
         self.changed.send_replace(());
+        Ok(())
     }
 
     fn shown(&self, stream: ConsoleStream, text: &str, end: Option<i32>) {
@@ -789,8 +883,10 @@ impl Interpreter {
     fn over(&self, code: i32) {
         {
             let mut reader = locked(&self.reader);
-            if let OutputReader::Python { line, .. } = &mut *reader {
-                *line = Vec::new();
+            match &mut *reader {
+                OutputReader::Python { line, .. } => *line = Vec::new(),
+                OutputReader::R { .. } => *reader = OutputReader::r(""),
+                OutputReader::Shell { .. } => {}
             }
             let mut state = locked(&self.state);
             if state.phase != RunPhase::Over {
@@ -806,6 +902,16 @@ impl Interpreter {
 }
 
 impl OutputReader {
+    fn r(mark: &str) -> Self {
+        let of = |mark| (MarkedOutput::of(mark), TextPieces::default());
+        Self::R {
+            output: of(mark),
+            errors: of(mark),
+            code: None,
+            errors_done: false,
+        }
+    }
+
     fn shell(mark: &str) -> Self {
         let of = |mark| (MarkSearch::of(mark), TextPieces::default());
         Self::Shell {
@@ -828,6 +934,35 @@ fn known_run(state: &RunState, run_id: &str) -> Result<(), Refusal> {
 /// A command in a shell of its own, so that it leaves nothing behind in the interpreter.
 fn alone(command: &str) -> String {
     format!("(\n{command}\n)")
+}
+
+/// What stands for the mark in an order to R that begins nothing.
+const NO_MARK: &str = "-";
+
+/// A line for the runner of R.
+fn r_order(word: &str, mark: &str, text: &str) -> String {
+    format!("{word} {mark} {}\n", STANDARD.encode(text))
+}
+
+/// What the runner of R says: a letter, and what belongs to it. None for what is no message.
+fn message_of_r(words: &str) -> Option<RunnerMessage> {
+    let kind = words.chars().next()?;
+    let rest = &words[kind.len_utf8()..];
+    match kind {
+        'A' => Some(RunnerMessage::Ask { p: false }),
+        'E' => rest.parse().ok().map(|c| RunnerMessage::End { c }),
+        'M' => rest.split_once(';').map(|(k, d)| RunnerMessage::Media {
+            k: k.to_owned(),
+            d: d.to_owned(),
+        }),
+        'C' => {
+            let found = rest.split('\n').filter(|word| !word.is_empty());
+            Some(RunnerMessage::Complete {
+                l: found.take(MAX_COMPLETIONS).map(str::to_owned).collect(),
+            })
+        }
+        _ => None,
+    }
 }
 
 /// A line for the Python runner.
@@ -879,12 +1014,70 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_run_of_r_shows_asks_and_ends_by_both_marks() {
+        let (r, mut orders) = interpreter(CodeLanguage::R);
+        r.run("r1", "x", "m1").await.expect("begun");
+        let begun = TermInput::Bytes("run m1 eA==\n".into());
+        assert_eq!(orders.recv().await, Some(begun));
+        // Both streams are cut as the pipes like.
+        r.hear(b"[1] 1\n\x1em1Mimage/png;aG").expect("a part");
+        r.hear(b"k=\x1ewho? \x1em1A\x1e").expect("the rest");
+        let answer = r.answer("r1").await.expect("known");
+        let asks = RunStanding::WaitingInput { is_password: false };
+        assert_eq!(
+            (text(&answer).as_str(), answer.standing),
+            ("[1] 1\naGk=who? ", asks)
+        );
+        let busy = r.complete("me", "m2").await.expect_err("it asks");
+        assert_eq!(busy.code, "code.busy");
+        // Ctrl-C, and the line that it is noticed with.
+        r.interrupt("r1").await.expect("known");
+        assert_eq!(orders.recv().await, Some(TermInput::Signal(SIGINT)));
+        let line = TermInput::Bytes("input - \n".into());
+        assert_eq!(orders.recv().await, Some(line));
+        r.hear(b"\x1em1E130\x1e").expect("heard");
+        assert!(!r.is_idle());
+        r.hear_errors(b"late\x1em1E\x1e").expect("heard");
+        let answer = r.answer("r1").await.expect("known");
+        let over = RunStanding::Finished { exit_code: 130 };
+        assert_eq!((text(&answer).as_str(), answer.standing), ("late", over));
+        // What is no message ends it.
+        r.run("r2", "x", "m3").await.expect("begun");
+        assert!(r.hear(b"\x1em3X\x1e").is_err());
+        // So do words among errors that have no end.
+        r.hear_errors(b"\x1em3").expect("a part");
+        assert!(r.hear_errors(&[b'a'; 2 * ORDER_PIECE]).is_err());
+    }
+
+    #[tokio::test]
+    async fn r_completes_what_it_knows() {
+        let (r, mut orders) = interpreter(CodeLanguage::R);
+        let told = async {
+            assert!(orders.recv().await.is_some());
+            r.hear(b"\x1em1Cmean\nmedian\x1e").expect("heard");
+        };
+        let (found, ()) = tokio::join!(r.complete("me", "m1"), told);
+        assert_eq!(found.expect("told"), ["mean", "median"]);
+    }
+
+    #[test]
+    fn the_runner_of_r_is_found_where_its_command_looks() {
+        assert!(R_BEGIN.contains(R_RUNNER_VARIABLE));
+        assert!(R_RUNNER.contains(R_RUNNER_VARIABLE));
+        let request = command(CodeLanguage::R, "R");
+        assert_eq!(request.argv[0], "sh");
+        assert_eq!(request.env[0].1, R_RUNNER);
+        // A variable has 128 KiB at most, and this one stands beside those of the session.
+        assert!(R_RUNNER.len() < 16 << 10, "{}", R_RUNNER.len());
+    }
+
+    #[tokio::test]
     async fn a_shell_run_ends_by_both_marks() {
         let (shell, _orders) = interpreter(CodeLanguage::Shell);
         shell.run("r1", "echo hi", "m1").await.expect("begun");
         shell.hear(b"hi\n\x1em1:3\x1e").expect("heard");
         assert!(!shell.is_idle());
-        shell.hear_errors(b"late\x1em1\x1e");
+        shell.hear_errors(b"late\x1em1\x1e").expect("heard");
         let answer = shell.answer("r1").await.expect("known");
         assert_eq!(text(&answer), "hi\nlate");
         assert_eq!(answer.standing, RunStanding::Finished { exit_code: 3 });
@@ -907,7 +1100,9 @@ mod tests {
             shell
                 .hear(format!("\u{1e}{mark}:{code}\u{1e}").as_bytes())
                 .expect("heard");
-            shell.hear_errors(format!("\u{1e}{mark}\u{1e}").as_bytes());
+            shell
+                .hear_errors(format!("\u{1e}{mark}\u{1e}").as_bytes())
+                .expect("heard");
         };
         shell.run_batch("r1", steps(), "m1").await.expect("begun");
         ends("m1", 0);

@@ -7,10 +7,12 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use base::connection_fault;
 use base::observe::chain;
 use base::settings::Settings;
 use rules::hand_over::AuditTarget;
 use rules::provider::WebAddress;
+use rules::reasons;
 use rules::units::Timestamp;
 
 use crate::catalog::Lane;
@@ -52,24 +54,37 @@ const LOSS_TOLD_SECONDS: u64 = 7 * 86_400;
 /// Why rows did not get to a place.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandOverFault {
-    #[error("its address is none")]
+    #[error("{}", reasons::connection_no_address().text)]
     Address,
-    #[error("a file of the settings cannot be used: {0}")]
+    #[error("{}", reasons::connection_file(.0).text)]
     File(String),
-    #[error("the name of its machine is not in /etc/hosts")]
+    #[error("{}", reasons::connection_name_unknown().text)]
     Unknown,
-    #[error("no answer in time")]
+    #[error("{}", reasons::connection_timed_out().text)]
     Late,
-    #[error("it answered with status {0}")]
+    #[error("{}", reasons::connection_status(.0).text)]
     Status(u16),
     #[error("row {0} of the audit log cannot be read")]
     Row(u64),
-    #[error(transparent)]
-    Connection(#[from] std::io::Error),
-    #[error(transparent)]
-    Protocol(#[from] hyper::Error),
+    #[error("{}", connection_fault::told(.0).text)]
+    Connection(std::io::Error),
+    #[error("{}", reasons::connection_unreadable(chain(.0)).text)]
+    Protocol(hyper::Error),
     #[error(transparent)]
     Catalog(#[from] Failure),
+}
+
+// No sources: the sentences have what stands behind them.
+impl From<std::io::Error> for HandOverFault {
+    fn from(error: std::io::Error) -> Self {
+        Self::Connection(error)
+    }
+}
+
+impl From<hyper::Error> for HandOverFault {
+    fn from(error: hyper::Error) -> Self {
+        Self::Protocol(error)
+    }
 }
 
 /// Why a place does not take rows at the moment.

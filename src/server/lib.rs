@@ -78,6 +78,7 @@ struct ServerInner {
     kept_branding: actions::branding::KeptBranding,
     snapshots: snapshot::Snapshots,
     streams: OnceLock<Arc<dyn base::link::streams::Streams>>,
+    homes: OnceLock<()>,
     under_way: actions::replay::UnderWay,
 }
 
@@ -221,6 +222,7 @@ impl Server {
             kept_branding: Default::default(),
             snapshots: snapshot::Snapshots::default(),
             streams: OnceLock::new(),
+            homes: OnceLock::new(),
             under_way: actions::replay::UnderWay::default(),
         }))
     }
@@ -234,6 +236,18 @@ impl Server {
     pub fn bring_streams(&self, streams: Arc<dyn base::link::streams::Streams>) {
         // A second one would be a second start of the same server, which does not happen.
         let _ = self.0.streams.set(streams);
+    }
+
+    /// Says that sessions run on a machine that keeps the folders of this server: from now on each has the home of its owner by
+    /// itself, where the settings say so. Without it none has, as in tests of rows.
+    pub fn give_homes(&self) {
+        // A second time is the same.
+        let _ = self.0.homes.set(());
+    }
+
+    /// Whether sessions have the home of their owner by themselves.
+    pub fn gives_homes(&self) -> bool {
+        self.0.homes.get().is_some() && self.settings().homes
     }
 
     /// Brings what serves the ports of apps; without it they are given and not served, as in tests of rows.

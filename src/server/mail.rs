@@ -4,9 +4,13 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use base::connection_fault;
 use base::settings::Settings;
 use rules::mail::{MailSecurity, MailServer};
 use rules::names::EmailAddress;
+use rules::reason::Reason;
+use rules::reasons;
+use rules::refusals;
 use rules::units::Timestamp;
 
 use crate::Failure;
@@ -24,17 +28,17 @@ const MAX_DELIVERY: Duration = Duration::from_secs(30);
 /// Why a mail was not taken.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MailFault {
-    #[error("no mail server is set")]
+    #[error("{}", refusals::mail_unset().text)]
     Unset,
-    #[error("no answer in time")]
+    #[error("{}", reasons::connection_timed_out().text)]
     Late,
-    #[error("it offers no STARTTLS")]
+    #[error("{}", reasons::connection_no_tls().text)]
     NoTls,
-    #[error("it offers no sign-in with a password (AUTH PLAIN)")]
+    #[error("{}", reasons::connection_no_sign_in().text)]
     NoSignIn,
-    #[error("its answer is none of a mail server")]
+    #[error("{}", reasons::connection_unreadable("SMTP").text)]
     Unreadable,
-    #[error("it answered {step} with {code} {said}")]
+    #[error("{}", refused(*.step, *.code, .said).text)]
     Refused {
         step: MailStep,
         code: u16,
@@ -42,10 +46,25 @@ pub(crate) enum MailFault {
     },
     #[error(transparent)]
     Way(#[from] HandOverFault),
-    #[error(transparent)]
-    Connection(#[from] std::io::Error),
+    #[error("{}", connection_fault::told(.0).text)]
+    Connection(std::io::Error),
     #[error(transparent)]
     Catalog(#[from] Failure),
+}
+
+// No source: the sentence has what stands behind it.
+impl From<std::io::Error> for MailFault {
+    fn from(error: std::io::Error) -> Self {
+        Self::Connection(error)
+    }
+}
+
+fn refused(step: MailStep, code: u16, said: &str) -> Reason {
+    let answer = format!("{code} {said}");
+    match step {
+        MailStep::Greeting => reasons::connection_mail_greeting(answer),
+        step => reasons::connection_mail_refused(step, answer),
+    }
 }
 
 /// What was said to the mail server last.

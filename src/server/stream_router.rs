@@ -86,6 +86,10 @@ impl Streams for StreamRouter {
         self.of(container).neighbours(container)
     }
 
+    fn inner_door(&self, container: ContainerName) -> BoxFuture<Receiver<ByteStream>> {
+        self.of(container).inner_door(container)
+    }
+
     fn programs(&self, container: ContainerName, wanted: Vec<String>) -> BoxFuture<Vec<String>> {
         self.of(container).programs(container, wanted)
     }

@@ -16,11 +16,12 @@ use rules::folder_path::{FolderPath, MAX_FOLDER_PATH};
 use rules::names::{FolderId, VolumeId};
 use rules::refusals;
 use rules::units::{Bytes, Timestamp};
-use rules::volume::VolumeState;
+use rules::volume::{MappedUser, VolumeState};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, XattrFlags, openat2};
 use rustix::io::Errno;
 use uuid::Uuid;
 
+use crate::quota::pool::PoolPlace;
 use crate::quota::{CountingKeeper, SPARE, ScopeKeeper, ScopePlace};
 use crate::trees::{self, Size, Thrown, Trash};
 use crate::volumes::{FOLDERS, OpenVolume, VOLUMES, VolumeShelf};
@@ -231,10 +232,15 @@ impl FolderStore {
     }
 
     /// Makes the directory of a folder on a volume, as `create` does on the disk of the data directory. It is held to no limit
-    /// there.
+    /// there. `mapped`: whose it is where the volume has no id-mapped mounts.
     ///
     /// Errors: `volume.absent`, `volume.hung`, each carried.
-    pub fn create_on(&self, volume: VolumeId, id: FolderId) -> io::Result<()> {
+    pub fn create_on(
+        &self,
+        volume: VolumeId,
+        id: FolderId,
+        mapped: Option<MappedUser>,
+    ) -> io::Result<()> {
         let open = self.volumes.enter(volume)?;
         let place = directory(&self.folders, id);
         let shard = place.parent().unwrap_or(&self.folders);
@@ -254,7 +260,14 @@ impl FolderStore {
             make(&open.path().join(&step))?;
             open.directory(&step)?;
         }
-        open_to_all(&data)?;
+        match mapped.filter(|_| rustix::process::geteuid().is_root()) {
+            // Others would leave files there whose owners are ids of one session: they are strangers.
+            Some(user) => {
+                chown(&data, Some(user.uid), Some(user.gid))?;
+                fs::set_permissions(&data, Permissions::from_mode(0o770))?;
+            }
+            None => open_to_all(&data)?,
+        }
         let top = open.path();
         let all = top.join(FOLDERS);
         for changed in [
@@ -380,6 +393,7 @@ impl FolderStore {
             let lease = self.keeper.enter(&scope, None)?;
             return Ok(Some(FoundFolder {
                 own,
+                pool: self.pool_of(&scope),
                 scope: Some((scope, lease)),
                 volume: None,
                 keeper: Arc::clone(&self.keeper),
@@ -395,6 +409,7 @@ impl FolderStore {
             }
             return Ok(Some(FoundFolder {
                 own: open.path().join(inside),
+                pool: None,
                 scope: None,
                 volume: Some(open),
                 keeper: Arc::clone(&self.keeper),
@@ -412,11 +427,17 @@ impl FolderStore {
     fn plain(&self, id: FolderId) -> FoundFolder {
         FoundFolder {
             own: directory(&self.folders, id),
+            pool: None,
             scope: None,
             volume: None,
             keeper: Arc::clone(&self.keeper),
             count: self.counted.of(id),
         }
+    }
+
+    /// Where the pool is that a scope lies in; None where it lies in none. Costs one look.
+    fn pool_of(&self, scope: &ScopePlace) -> Option<PathBuf> {
+        scope.is_pooled().then(|| PoolPlace::of(&self.data).files())
     }
 
     /// Where the files of a folder are. Of one that is not there nothing is found below it.
@@ -1204,7 +1225,7 @@ mod tests {
         let below = data.path().join("mnt");
         fs::create_dir(&below).expect("made");
         store.volumes().keep(volume, &below).expect("kept");
-        let error = store.create_on(volume, ID).expect_err("not mounted");
+        let error = store.create_on(volume, ID, None).expect_err("not mounted");
         let told = crate::volumes::refusal_of(&error).map(|refusal| refusal.code);
         assert_eq!(told.as_deref(), Some("volume.absent"));
         let place = directory(&data.path().join(FOLDERS), ID);

@@ -9,10 +9,12 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use rules::folder::ScopeOwner;
-use rules::storage::StorageEnforcement;
+use rules::storage::{PoolUse, StorageEnforcement};
 use rules::units::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+pub mod pool;
 
 /// Where scopes lie below a data directory.
 const SCOPES: [&str; 2] = ["folders", ".scopes"];
@@ -28,6 +30,10 @@ const LIMIT: &str = "limit.json";
 const USE: &str = "use.json";
 /// The number of the scope, where the disk itself counts by numbers.
 const PROJECT: &str = "project.json";
+/// The same, where the scope lies in the pool.
+const POOLED: &str = "pooled.json";
+/// The number of what is kept of earlier states of its files, where it has one.
+const HISTORY: &str = "history.json";
 
 /// Where what single sessions write lies below a data directory, and their images beside it.
 const SESSIONS: &str = "containers";
@@ -160,10 +166,11 @@ impl ScopePlace {
         }
     }
 
-    /// Whether its folders can be seen as they are: no file system of its own has to be mounted first. Not where the disk does
-    /// not say whether there is one.
+    /// Whether its folders can be seen as they are: nothing has to be mounted first. Not where the disk does not say whether
+    /// there is something.
     pub fn is_reachable(&self) -> bool {
-        self.is_mounted() || self.image().try_exists().is_ok_and(|is_there| !is_there)
+        let has_none = |path: PathBuf| path.try_exists().is_ok_and(|is_there| !is_there);
+        self.is_mounted() || (has_none(self.image()) && has_none(self.directory.join(POOLED)))
     }
 
     /// What the scope is to be held to; None where nothing was said.
@@ -184,6 +191,36 @@ impl ScopePlace {
     /// Keeps the number of the scope.
     pub fn keep_project(&self, project: u32) -> io::Result<()> {
         write(&self.directory, PROJECT, &project)
+    }
+
+    /// The number that everything in the scope carries in the pool; None where it does not lie there.
+    pub fn pooled(&self) -> io::Result<Option<u32>> {
+        read(&self.directory.join(POOLED))
+    }
+
+    /// Whether the scope lies in the pool. Costs one look.
+    pub fn is_pooled(&self) -> bool {
+        self.directory.join(POOLED).exists()
+    }
+
+    /// Keeps that the scope lies in the pool, with its number there.
+    pub fn keep_pooled(&self, project: u32) -> io::Result<()> {
+        write(&self.directory, POOLED, &project)
+    }
+
+    /// The same of what has to last no longer than one session: a loss of power may forget it.
+    pub fn note_pooled(&self, project: u32) -> io::Result<()> {
+        fs::write(self.directory.join(POOLED), serde_json::to_vec(&project)?)
+    }
+
+    /// The number that earlier states of its files carry; None where they have none of their own.
+    pub fn history(&self) -> io::Result<Option<u32>> {
+        read(&self.directory.join(HISTORY))
+    }
+
+    /// Keeps the number of earlier states.
+    pub fn keep_history(&self, project: u32) -> io::Result<()> {
+        write(&self.directory, HISTORY, &project)
     }
 
     /// What the scope took when that was kept last.
@@ -241,6 +278,24 @@ pub trait ScopeKeeper: fmt::Debug + Send + Sync {
 
     /// Removes a scope in which no folder lies, with everything that was kept of it; leaves every other.
     fn remove_empty(&self, scope: &ScopePlace) -> io::Result<()>;
+
+    /// Has what is made in an empty directory of a scope count on a limit of its own, where the disk counts by numbers: earlier
+    /// states of files take none of the room of the files. Does nothing elsewhere. `place`: the directory, which is entered.
+    fn count_apart(&self, _scope: &ScopePlace, _place: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The pool that scopes lie in, as it is now; None where there is none. Costs a small read of each scope.
+    fn pool(&self) -> io::Result<Option<PoolUse>> {
+        Ok(None)
+    }
+
+    /// Makes the pool so large, while it is in use; at once where it is so large already.
+    ///
+    /// Errors: `NotFound` where there is none, `StorageFull` where the disk has no room: it is as large as before then.
+    fn grow_pool(&self, _size: Bytes) -> io::Result<()> {
+        Err(io::ErrorKind::NotFound.into())
+    }
 }
 
 /// Holds nothing to anything: every folder is a plain directory, and none lies in a scope.
@@ -360,6 +415,17 @@ mod tests {
         assert_eq!(plain.measure(&scope).expect("kept"), Some(taken));
         fs::write(scope.image(), "a file system").expect("written");
         let error = plain.enter(&scope, Some(Bytes::gib(1))).expect_err("none");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        fs::remove_file(scope.image()).expect("removed");
+        assert!(scope.is_reachable());
+        assert_eq!(scope.pooled().expect("nothing is kept"), None);
+        scope.keep_pooled(7).expect("kept");
+        assert_eq!(scope.pooled().expect("kept"), Some(7));
+        assert!(
+            !scope.is_reachable(),
+            "a directory in place of its files looks as if they were gone"
+        );
+        let error = plain.enter(&scope, None).expect_err("not mounted");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 

@@ -11,6 +11,7 @@ use base::figures::{milliseconds, ms, quantile, round};
 use fardel::doors::bench::launches::import;
 use serde_json::{Value, json};
 
+use super::exchange::noise;
 use super::subject::{BenchServer, ScratchDirectory};
 use super::tiny::{tar, write_archive};
 
@@ -26,6 +27,10 @@ const PAGE: usize = 1024;
 /// The key of a WebSocket's client and what answers to it, as the protocol's own text has them (RFC 6455, 1.3).
 pub(super) const SOCKET_KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const SOCKET_ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+/// What is printed once all is written that a session is to be filled with.
+pub(super) const FILLED: &str = "filled";
+/// Bytes of one file of it. Each holds the same noise, so it is more than a compressor looks back.
+const FILLED_FILE: u64 = 64 << 20;
 /// Between two writes of the writer, and how many of them there are between two that wait for the disk.
 const PAUSE: Duration = Duration::from_millis(5);
 const DURABLE_EACH: u64 = 20;
@@ -86,6 +91,13 @@ pub(super) fn run(words: &[String]) -> io::Result<Value> {
             files(Path::new(directory), number(count)?, number(bytes)?)
         }
         ["write", directory] => write(Path::new(directory)),
+        ["fill", directory, bytes] => {
+            fill(Path::new(directory), number(bytes)?)?;
+            println!("{FILLED}");
+            loop {
+                std::thread::park();
+            }
+        }
         ["serve", port] => {
             let port = u16::try_from(number(port)?).map_err(io::Error::other)?;
             serve(TcpListener::bind(("127.0.0.1", port))?)
@@ -104,6 +116,24 @@ fn files(directory: &Path, count: u64, bytes: u64) -> io::Result<Value> {
         file.write_all(&content)?;
     }
     Ok(json!({"files": count, "seconds": round(began.elapsed().as_secs_f64())}))
+}
+
+/// Makes files of noise with so many bytes together.
+fn fill(directory: &Path, bytes: u64) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    let size = usize::try_from(FILLED_FILE).map_err(io::Error::other)?;
+    let content = noise(size);
+    let (mut left, mut number) = (bytes, 0);
+    while left > 0 {
+        let now = usize::try_from(left.min(FILLED_FILE)).map_err(io::Error::other)?;
+        fs::write(
+            directory.join(format!("noise-{number:05}")),
+            &content[..now],
+        )?;
+        left -= now as u64;
+        number += 1;
+    }
+    Ok(())
 }
 
 /// Writes a little all the time until it is told to stop; says how long the writes waited.
@@ -242,5 +272,17 @@ mod tests {
         let said = run(&words(format!("write {}", place.path().display()))).unwrap();
         assert_eq!(said["write"]["count"], json!(0));
         assert!(run(&words("lunch".into())).is_err());
+    }
+
+    #[test]
+    fn a_session_is_filled_with_as_many_bytes_as_asked() {
+        let place = ScratchDirectory::new("guest-fill").unwrap();
+        fill(place.path(), FILLED_FILE + 5).unwrap();
+        let mut sizes: Vec<u64> = fs::read_dir(place.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().metadata().unwrap().len())
+            .collect();
+        sizes.sort_unstable();
+        assert_eq!(sizes, [5, FILLED_FILE]);
     }
 }

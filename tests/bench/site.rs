@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::figures::ratio;
+use super::kept;
 use super::server::{clicked, seen_pages};
 use super::subject::BenchServer;
 
@@ -43,14 +44,17 @@ pub(super) fn large_site(window: Duration) -> io::Result<Value> {
     let lists = clicked(&subject, &cookie, &lists, window / 2)?;
     let p50 = |figure: &Value, of: &str| figure[of]["p50"].as_f64();
     let times = |of: &str| ratio(p50(&large, of), p50(&empty, of));
-    Ok(json!({
+    let mut figure = json!({
         "what": format!("clicks on an empty site and on one with {USERS} users, {PROJECTS} projects and {EVENTS} events"),
         "page_p50_ratio": times("pages"),
         "api_p50_ratio": times("api"),
         "empty": empty,
         "large": large,
         "lists_of_the_large_one": lists,
-    }))
+    });
+    let rows = kept::rows(&figure);
+    figure["rows_to_keep"] = json!(rows);
+    Ok(figure)
 }
 
 /// Writes the rows of a server that does not run.

@@ -8,7 +8,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { launch, listen, overflow, violations } from "./lib/browser.mjs";
+import { focusGiven, launch, listen, overflow, violations } from "./lib/browser.mjs";
 import { openWith, PERSON, setUp } from "./lib/house.mjs";
 
 let browser;
@@ -49,12 +49,14 @@ async function send(page, action) {
 }
 
 /// Whether a field is marked, has the focus, and is described by a sentence; its value.
-const marked = (page, field) =>
-  page.locator(`#${field}`).evaluate((input) => ({
+const marked = async (page, field) => {
+  await focusGiven(page);
+  return page.locator(`#${field}`).evaluate((input) => ({
     invalid: input.getAttribute("aria-invalid") === "true",
     focus: document.activeElement === input,
     value: input.value,
   }));
+};
 
 test("a full name and an address are set, and what cannot be stands at its field", async () => {
   const context = await signedIn();

@@ -10,7 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { image } from "./lib/archive.mjs";
-import { launch, listen, overflow, violations } from "./lib/browser.mjs";
+import { focusGiven, launch, listen, overflow, violations } from "./lib/browser.mjs";
 import { openWith, PERSON, setUp, until } from "./lib/house.mjs";
 
 const SECRET = "four random words here";
@@ -43,8 +43,9 @@ after(async () => {
 const signedIn = (options = {}) => browser.newContext({ storageState: state, locale: "en-US", ...options });
 
 /// What is wrong about a refused field, in words; empty when its fault stands there, has the focus and keeps the value.
-const faulty = (page, field, value) =>
-  page.evaluate(([field, value]) => {
+const faulty = async (page, field, value) => {
+  await focusGiven(page);
+  return page.evaluate(([field, value]) => {
     const control = document.querySelector(`[name="${field}"][aria-invalid=true]`);
     if (!control) return [`${field} is not marked: ${document.querySelector("main")?.innerText.slice(0, 200)}`];
     const told = [];
@@ -54,6 +55,7 @@ const faulty = (page, field, value) =>
     if (!note?.getBoundingClientRect().height || note.textContent.trim().length < 6) told.push(`${field}: no sentence`);
     return told;
   }, [field, value]);
+};
 
 const sentence = (page, field) => page.locator(`#fault-${field}`).innerText();
 

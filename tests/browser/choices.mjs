@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { launch, listen, overflow, violations } from "./lib/browser.mjs";
+import { focusGiven, launch, listen, overflow, violations } from "./lib/browser.mjs";
 import { client } from "./lib/crowd.mjs";
 import { open, PERSON, setUp, until } from "./lib/house.mjs";
 
@@ -77,13 +77,15 @@ async function send(page, form, go, script) {
   await page.waitForLoadState("load");
 }
 
-const refused = (page, form, field) =>
-  page.locator(`${form} [name=${field}]`).evaluate((control) => ({
+const refused = async (page, form, field) => {
+  await focusGiven(page);
+  return page.locator(`${form} [name=${field}]`).evaluate((control) => ({
     marked: control.getAttribute("aria-invalid"),
     value: control.value,
     focus: document.activeElement === control,
     sentence: (document.getElementById(`fault-${control.name}`)?.textContent ?? "").trim().length > 8,
   }));
+};
 
 for (const [locale, colorScheme, width] of [["en-US", "light", 1440], ["ko-KR", "dark", 390]]) {
   test(`a form of a large site has fifty choices and fits, ${locale} ${colorScheme} ${width}`, async () => {

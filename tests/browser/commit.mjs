@@ -79,8 +79,8 @@ test("an owner makes an image of a session without its secrets, and starts from 
   await page.setInputFiles("#archive", archive);
   await page.click("#import button");
   await until(() => "it is imported", async () => /base/.test(house.command("image", "ls", "-o", "json")));
-  // The page leads on by itself after what it sent.
-  await page.goto(`${house.origin}/images`);
+  // The page leads on by itself after what it sent, and would break off what was asked meanwhile.
+  await page.waitForURL(/notice=import/);
   const first = await launched("morning", "base:1", WORKS);
   await until(() => "the session has worked", async () => /laid/.test(await log(first)));
 

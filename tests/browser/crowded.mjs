@@ -20,7 +20,9 @@ const PAGES = [
   "/folders", "/nodes", "/system/checks", "/system/settings", "/system/backups", "/system/tls", "/system/support",
   "/system/branding", "/system/webhooks", "/users/USER/remove", "/projects/PROJECT/invitations", "/budgets/BUDGET",
   "/courses/COURSE", "/reservations/RESERVATION", "/groups/crowd", "/policies/crowd", "/presets/PRESET",
-  "/announcements/ANNOUNCEMENT", "/idle-rules/crowd",
+  "/announcements/ANNOUNCEMENT", "/idle-rules/crowd", "/sessions", "/gpus", "/images", "/environments", "/projects/new",
+  "/folders/FOLDER/files", "/folders/FOLDER/sharing", "/folders/FOLDER/owner", "/users/USER/suspend",
+  "/projects/PROJECT/state", "/budgets/BUDGET/remove", "/courses/COURSE/close", "/me/keys", "/me/ssh-keys", "/me/startup",
 ];
 /// Users of the course whose page is looked at, where there are so many.
 const LEARNERS = 100;
@@ -109,11 +111,12 @@ async function makeThings(admin) {
     }),
     PRESET: await id("/presets", { name: "crowd", title, resources: { cpu: 1 }, project: "learners" }),
     ANNOUNCEMENT: await id("/announcements", { text: `${title}. ${title}.` }),
+    FOLDER: await id("/folders", { name: "crowd" }),
   };
   await admin("/resource-groups", { name: "crowd", title });
   await admin("/policies", { name: "crowd", limits: { sessions: 90, gpu: 12 } });
   await admin("/idle-rules", { name: "crowd", level: "site", below: { cpu: 0.01 } });
-  await admin("/allowances", { level: "project", subject: "learners", limits: { gpu: 24 }, until: day(9), reason: title });
+  await admin("/allowances", { level: "project", subject: "learners", limits: { folder_bytes: 2 ** 37 }, until: day(9), reason: title });
   return made;
 }
 

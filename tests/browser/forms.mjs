@@ -10,7 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { image } from "./lib/archive.mjs";
-import { launch, violations } from "./lib/browser.mjs";
+import { focusGiven, launch, violations } from "./lib/browser.mjs";
 import { open, PERSON, setUp, until } from "./lib/house.mjs";
 
 // Far enough that a session waits for as long as a test.
@@ -107,9 +107,8 @@ async function send(page, form, field, value, others = {}) {
     }),
   ]);
   await page.waitForLoadState("load");
-  // A browser moves the focus to `autofocus` when it draws the first frame, which may be after `load`. Whether it is at
-  // the right field is asked below.
-  await page.waitForFunction(() => document.activeElement !== document.body, null, { timeout: 5_000 }).catch(() => {});
+  // Whether it is at the right field is asked below.
+  await focusGiven(page);
 }
 
 /// What is wrong about a refused form on the page, in words; empty when all is as it should be.

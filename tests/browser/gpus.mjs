@@ -145,6 +145,8 @@ test("what a share is used for is shown on the floor plan and on the session's p
   await strip("GPU busy").locator("b", { hasText: /^\d+% of its 0\.75 · simulated$/ }).waitFor();
   await strip("GPU memory").locator("b", { hasText: /of 60 GiB · simulated$/ }).waitFor();
   assert.equal(await page.locator("#strips > div").count(), 4);
+  assert.match(await page.locator("#notice").innerText(), /no device inside.*nvidia-smi/s);
+  assert.equal(await page.locator("#notice a[href='/docs/gpus#sees']").count(), 1);
   await sound(seen);
   await seen.context.close();
 });

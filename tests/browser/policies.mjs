@@ -204,12 +204,23 @@ test("a limit is raised for a while, said where limits are, and ended", async ()
   assert.deepEqual(await violations(page), []);
   // One click from the page of the user, who stands in the form.
   await page.goto(`${house.origin}/users/${PERSON.name}`);
-  await page.click("a[href^='/allowances']");
+  await page.click("a[href^='/allowances'][href$='key=folder_bytes']");
   assert.equal(await page.inputValue("#subject"), PERSON.name);
+  assert.equal(await page.inputValue("#key"), "folder_bytes");
+  assert.match(await page.locator("#key-help").innerText(), /^Now: .* of 50 GiB · built in$/);
+  assert.match(await page.locator("#value-help").innerText(), /^In MiB, GiB or TiB/);
+  assert.deepEqual(await violations(page), []);
   await page.fill("#value", "much");
   await page.fill("#time", "3d");
   await page.click("button:has-text('Raise limit')");
-  await page.locator(".field", { has: page.locator("#value") }).filter({ hasText: "such as 1.5" }).waitFor();
+  await page.locator(".field", { has: page.locator("#value") }).filter({ hasText: "such as 50 GiB" }).waitFor();
+  // Nothing limits their GPUs: there is nothing to raise.
+  assert.match(await page.locator("#key option[value=gpu]").innerText(), /: no limit$/);
+  await page.selectOption("#key", "gpu");
+  await page.fill("#value", "4");
+  await page.click("button:has-text('Raise limit')");
+  await page.locator("#key[aria-invalid=true]").waitFor();
+  await page.locator(".field", { hasText: "there is nothing to raise" }).waitFor();
   await page.selectOption("#key", "waiting");
   await page.fill("#value", "2000 sessions");
   await page.fill("#time", "3");
@@ -247,7 +258,7 @@ test("pages of policies stand on a phone, in Korean and in the dark", async () =
   const context = await browser.newContext({ storageState: state, ...phone });
   const page = await context.newPage();
   house.command(
-    ...["allowance", "create", "--project", "default", "--gpu", "4", "--memory", "64g"],
+    ...["allowance", "create", "--project", "default", "--folder-bytes", "80g"],
     ...["--for", "3d", "--reason", "논문 마감"],
   );
   for (const path of ["/policies", "/policies/default", "/allowances"]) {

@@ -8,7 +8,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { launch, overflow, violations } from "./lib/browser.mjs";
+import { focusGiven, launch, overflow, violations } from "./lib/browser.mjs";
 import { openWith, PERSON, setUp } from "./lib/house.mjs";
 
 let browser;
@@ -47,8 +47,9 @@ async function send(page, action) {
 }
 
 /// The field that is marked as wrong, its value, and whether it has the focus and a sentence.
-const refused = (page) =>
-  page.evaluate(() => {
+const refused = async (page) => {
+  await focusGiven(page);
+  return page.evaluate(() => {
     const control = document.querySelector("main [aria-invalid=true]");
     if (!control) return null;
     const note = document.getElementById((control.getAttribute("aria-describedby") ?? "").split(" ")[0]);
@@ -59,6 +60,7 @@ const refused = (page) =>
       sentence: (note?.textContent ?? "").trim().length > 5,
     };
   });
+};
 
 for (const [locale, script] of [["en-US", true], ["ko-KR", true], ["en-US", false]]) {
   test(`wrong values stand at their fields, ${locale}, ${script ? "with" : "without"} script`, async () => {

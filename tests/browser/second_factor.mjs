@@ -72,6 +72,7 @@ test("a second factor is set up with the password, a picture and the first code"
   await page.fill("#code", wrong());
   await page.click("button:has-text('Confirm')");
   await page.locator("#code[aria-invalid=true]").waitFor();
+  assert.ok(!(await page.locator("form", { has: page.locator("#code") }).innerText()).includes("recovery code"), "there is none yet");
   assert.equal((await page.locator("#key").innerText()).replaceAll(" ", ""), key, "another key");
   await page.fill("#code", code(-1));
   await page.click("button:has-text('Confirm')");

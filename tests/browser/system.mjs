@@ -293,7 +293,7 @@ test("events are filtered by the address, follow the server, and leave as a file
   assert.equal(file.headers()["content-type"], "text/csv; charset=utf-8");
   const lines = (await file.text()).trim().split("\r\n");
   assert.equal(lines.length, before + 2);
-  assert.match(lines[0], /^\ufeff?Time,Event,Object,User,/);
+  assert.match(lines[0], /^\ufeff?Time \(UTC\),Event,Object,User,/);
   assert.match(lines[1], /^\d{4}-\d\d-\d\dT/);
   await context.close();
 });

@@ -175,8 +175,8 @@ test("the file of values holds what the filter lets through, with the columns th
   const lines = readFileSync(await download.path(), "utf8").replace("\ufeff", "").trim().split("\r\n");
   assert.equal(download.suggestedFilename(), "sessions.csv");
   assert.equal(lines.length, 1 + REPLICAS);
-  assert.match(lines[0], /^Name,State,/);
-  assert.match(lines[1], /^train-1,/);
+  assert.match(lines[0], /^Name,State,.*,Created \(UTC\)$/);
+  assert.match(lines[1], /^train-1,.*,\d{4}-\d\d-\d\dT[\d:.]+Z$/);
   await context.close();
 });
 
@@ -322,7 +322,7 @@ test("back from a session keeps the filter, the address and the list", async () 
 
 test("a date in a table says on a phone what it is the date of", async () => {
   const day = new Date(Date.now() + 9 * 86_400_000).toISOString();
-  house.command("allowance", "create", "--project", "default", "--gpu", "4", "--for", "3d", "--reason", "a paper");
+  house.command("allowance", "create", "--project", "default", "--folder-bytes", "80g", "--for", "3d", "--reason", "a paper");
   const api = (method, path, body) => house.command("api", method, path, JSON.stringify(body));
   api("POST", "/users", { name: "jae", password: "another long walk at night 8" });
   api("PUT", "/projects/default/members/jae", { role: "member", expires_at: day });

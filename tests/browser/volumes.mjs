@@ -62,6 +62,7 @@ test("administrators see what users take, and owners what a backup holds", async
   await page.goto(`${house.origin}/storage`);
   assert.equal(await page.locator("section[aria-labelledby=v2] li").count(), 1);
   assert.match(await page.locator("section[aria-labelledby=v3]").innerText(), /none of their files/);
+  assert.match(await page.locator("section[aria-labelledby=v0]").innerText(), /[Ll]imit/, "how limits are held is told");
   assert.deepEqual(await violations(page), []);
   await page.setViewportSize({ width: 360, height: 740 });
   assert.equal(await overflow(page), 0);

@@ -59,6 +59,8 @@ test("a waiting session names what must end, leads there, and offers as many GPU
   const lines = await ends.locator("li").allInnerTexts();
   assert.match(lines[0], /^limited\s+root · 1 GPU · [^·]+ · [^·]+ · ends by /);
   assert.match(lines[1], /^open-end\s+root · 0\.5 GPU · [^·]+ · [^·]+ · no time limit$/);
+  assert.match(await page.locator("#console").innerText(), /once enough of these have ended/);
+  assert.match(house.command("ps"), /^\s*big\s.*It needs 4 whole GPUs/m);
   await page.locator("#console").getByRole("button", { name: /Start now with 2 GPU/ }).waitFor();
   assert.deepEqual(await violations(page), []);
   await ends.getByRole("link", { name: "limited" }).click();
@@ -247,6 +249,17 @@ test("a page stays where it was after Save, and the word about it is in sight", 
   const notice = await page.locator(".notice").boundingBox();
   assert.ok(notice.y >= 0 && notice.y < 420, JSON.stringify(notice));
   await page.setViewportSize({ width: 1280, height: 720 });
+});
+
+test("the word about a launch leaves once its session has ended, and an old address does not bring it back", async () => {
+  create("brief");
+  await reaches("brief", "running");
+  await visit(`${address("brief")}?notice=launched&of=brief`);
+  await page.locator("main > .notice").waitFor();
+  house.command("session", "kill", "brief");
+  await until(() => "the word goes", async () => (await page.locator("main > .notice").count()) === 0);
+  await visit(`${address("brief")}?notice=launched&of=brief`);
+  assert.equal(await page.locator("main > .notice").count(), 0);
 });
 
 test("a node in maintenance is not called ready", async () => {

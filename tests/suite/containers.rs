@@ -11,6 +11,7 @@ mod environments;
 mod folder_limits;
 pub(crate) mod ground;
 mod hold;
+mod homes;
 mod idle;
 mod images;
 mod inside;

@@ -5,6 +5,7 @@
 
 mod client;
 pub(crate) mod http;
+mod inner_door;
 pub(crate) mod installation;
 mod manners;
 mod older_release;

@@ -68,14 +68,14 @@ usage: cargo ci quick | full | release | nightly [--tested [--linted]]
   vm        a Debian with systemd in a virtual machine; alone, it says how
   package   the stages of the package alone, on the release build
   twice     the release and its package built again from a clone elsewhere: the same bytes
-  environments  Python, R and C++ built of their recipes, twice each; needs a network
+  environments  Python, R and C++ built of their recipes, twice each, and a line run in a session of each; needs a network
   requests  generated requests alone, on the release build; FARDEL_REQUESTS_SECONDS and FARDEL_SEED say how long and
             from which seed
   apps      JupyterLab and five other apps as their makers ship them, installed, opened and used in a browser; on the
             release build, some forty minutes
   shows     what is promised of a large site: ten thousand seeds, ten thousand races for a path of a folder, folders of
             1 GiB, ten million rows of the audit log, classes of 80 and 100, pages of 500 users, the starts that seven
-            days tell, a catalog of 2,000 users while 50 click; on the release build, some two hours
+            days tell, a catalog of 2,000 users while 50 click, an image of 2 GB of a session; on the release build, some two hours
   slurm     a day of 2,000 jobs under Debian's own Slurm and under the release build's scheduler, with the same figures
             of both, of which none may be behind; some 25 minutes for each order
   deb       the Debian package of the release build; its path is the last line
@@ -366,7 +366,7 @@ fn shows(gate: &mut Gate, binary: &Path) {
     gate.stage("browser suite, crowded", || browser::crowded(binary));
     gate.stage("starts that are told", || trace_day::forecasts(binary));
     gate.stage("figures of a large site", || {
-        figures::held(binary, "place site class")
+        figures::held(binary, "place site class commit")
     });
 }
 

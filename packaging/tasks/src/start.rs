@@ -139,6 +139,11 @@ impl Server {
         self.folder.join("run/fardel.sock")
     }
 
+    /// The directory that its socket lies in.
+    pub(crate) fn run_directory(&self) -> PathBuf {
+        self.folder.join("run")
+    }
+
     /// What it wrote so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()

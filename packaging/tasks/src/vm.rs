@@ -25,11 +25,13 @@ mod qemu_processors;
 mod random;
 mod restore;
 mod root;
+mod stick;
 pub(crate) mod suite;
 mod trouble;
 mod upgrade;
 mod vm_cluster;
 mod vm_cluster_network;
+mod volumes;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,6 +56,7 @@ usage: cargo ci vm root [--suite NAME]
        cargo ci vm airgap [--suite NAME] [--binary FILE]
        cargo ci vm restore [--binary FILE]
        cargo ci vm trouble [--binary FILE]
+       cargo ci vm volumes [--binary FILE]
        cargo ci vm network [--binary FILE]
        cargo ci vm processors [--binary FILE]
        cargo ci vm cluster [--nodes NUMBER] [--memory MIB] [--limit SECONDS] [--share NAME=FOLDER]...
@@ -62,10 +65,12 @@ usage: cargo ci vm root [--suite NAME]
   root      make the guest's root file system, or say where it is
   suite     the runtime's tests on cgroup v2; with --in qemu under Debian's own kernel
   upgrade   the package's whole life; a session lives through it until the removal
-  airgap    set up by a browser, upgraded under forty sessions; nothing tries to leave the machine
+  airgap    set up by a browser, an environment from a stick, upgraded under forty open notebooks; nothing tries
+            to leave the machine
   processors  shares, sets of processors and pressure under Debian's own kernel (in QEMU)
   restore   one guest is lost, another takes its place; 10,000 users and a million events
   trouble   full disk, broken settings, taken port, foreign state, NFS, wrong clock, under the real units
+  volumes   a file server is gone for ten minutes: only the sessions on its share wait
   network   another address by the console, taken back by itself unless it is kept
   power-cut the power goes, again and again; nothing acknowledged may be lost
   run       boot, run SCRIPT inside as root, and end with its code
@@ -149,13 +154,19 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
             let root = Root::of(trial.suite)?;
             match trial.kind {
                 Kind::Upgrade => upgrade::run(&root, &Packages::two(&binary)?)?,
-                Kind::Airgap => airgap::run(&root, &Packages::two(&binary)?)?,
+                Kind::Airgap => {
+                    let stick = stick::ready(&binary)?;
+                    airgap::run(&root, &Packages::two(&binary)?, stick)?;
+                }
                 Kind::Processors => qemu_processors::run(&root, &Packages::one(&binary)?)?,
                 Kind::Restore => {
                     restore::run(&root, &Packages::one(&binary)?, &restore::PROMISED)?;
                 }
                 Kind::Network => network::run(&root, &Packages::one(&binary)?)?,
                 Kind::Trouble => trouble::run(&root, &Packages::two(&binary)?)?,
+                Kind::Volumes => {
+                    volumes::run(&root, &Packages::one(&binary)?, volumes::PROMISED)?;
+                }
                 Kind::PowerCut => {
                     power_cut::run(&root, &Packages::one(&binary)?, trial.cuts, trial.seed)?;
                 }
@@ -179,8 +190,15 @@ pub(crate) fn stages(gate: &mut Gate, binary: &Path) {
     let Some((root, packages)) = made else {
         return;
     };
+    let mut stick = None;
+    gate.stage("vm: stick", || {
+        stick = Some(stick::ready(binary)?);
+        Ok(())
+    });
     gate.stage("vm: upgrade", || upgrade::run(&root, &packages));
-    gate.stage("vm: air gap", || airgap::run(&root, &packages));
+    if let Some(stick) = stick {
+        gate.stage("vm: air gap", || airgap::run(&root, &packages, stick));
+    }
     let seed = u64::from(std::process::id());
     gate.stage("vm: power cut", || {
         power_cut::run(&root, &packages, 1, seed)
@@ -212,13 +230,17 @@ pub(crate) fn nightly(gate: &mut Gate) {
         None => vm_cluster::trial(&Root::ready()?),
     });
     gate.stage("vm: air gap in trixie", || {
-        airgap::run(&Root::of("trixie")?, &packages)
+        let stick = stick::ready(&program::built("release")?)?;
+        airgap::run(&Root::of("trixie")?, &packages, stick)
     });
     gate.stage("vm: restore, full size", || {
         restore::run(&Root::ready()?, &packages, &restore::PROMISED)
     });
     gate.stage("vm: network", || network::run(&Root::ready()?, &packages));
     gate.stage("vm: trouble", || trouble::run(&Root::ready()?, &packages));
+    gate.stage("vm: volumes", || {
+        volumes::run(&Root::ready()?, &packages, volumes::SHORT)
+    });
 }
 
 /// What runs inside a guest; asked for by scripts of scenarios only.
@@ -259,6 +281,7 @@ enum Kind {
     Processors,
     Restore,
     Trouble,
+    Volumes,
     Network,
     PowerCut,
 }
@@ -278,6 +301,7 @@ fn verb(words: &[&str], came_from: &Path) -> Option<Verb> {
         ["restore", rest @ ..] => trial(Kind::Restore, rest, came_from).map(Verb::Trial),
         ["network", rest @ ..] => trial(Kind::Network, rest, came_from).map(Verb::Trial),
         ["trouble", rest @ ..] => trial(Kind::Trouble, rest, came_from).map(Verb::Trial),
+        ["volumes", rest @ ..] => trial(Kind::Volumes, rest, came_from).map(Verb::Trial),
         ["power-cut", rest @ ..] => trial(Kind::PowerCut, rest, came_from).map(Verb::Trial),
         _ => None,
     }

@@ -49,6 +49,12 @@ pub trait Streams: Send + Sync {
         Box::pin(async { Err(refusals::container_not_running()) })
     }
 
+    /// Connections that programs inside open to the inner door, one after the other. Dropping the receiver closes it. A node
+    /// without containers of its own refuses.
+    fn inner_door(&self, _container: ContainerName) -> BoxFuture<mpsc::Receiver<ByteStream>> {
+        Box::pin(async { Err(refusals::container_not_running()) })
+    }
+
     /// Those of these programs that the container's own path finds. A node that cannot look gives all.
     fn programs(&self, _container: ContainerName, wanted: Vec<String>) -> BoxFuture<Vec<String>> {
         Box::pin(async { Ok(wanted) })

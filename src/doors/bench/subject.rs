@@ -105,6 +105,7 @@ impl BenchServer {
                 .env("FARDEL_CONFIG", self.place.path().join("none.toml"))
                 .env("FARDEL_DATA", self.place.path().join("data"))
                 .env("FARDEL_RUN", self.place.path().join("run"))
+                .env("FARDEL_POOL_SIZE", "none")
                 .env("FARDEL_LISTEN", self.listen.to_string())
                 .envs(self.more.iter().copied())
                 .stdin(Stdio::null())

@@ -201,6 +201,7 @@ fn run(
         "count": record.count,
         "error_p50_percent": record.error_p50,
         "kept_percent": record.kept,
+        "early_percent": record.early,
     });
     told["decisions"] = json!({
         "count": decisions,

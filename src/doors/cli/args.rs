@@ -568,13 +568,16 @@ pub struct LaunchArguments {
     /// Start without your dotfiles, your start-up script and your variables
     #[arg(long)]
     pub without_startup: bool,
+    /// Start without your home folder and your folders whose names begin with a dot
+    #[arg(long)]
+    pub no_home: bool,
     /// Let `fardel exec --user root` be root inside, where a policy allows it and the session's user is another one
     #[arg(long)]
     pub sudo: bool,
     /// A command may run this long: 90s, 30m, 8h, 2d
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub timeout: Option<String>,
-    /// The session is stopped after this long
+    /// Time limit: the session is stopped after this long
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub max_runtime: Option<String>,
     /// Not before this time: 2026-11-21T18:00:00Z, or +30m from now
@@ -870,6 +873,7 @@ pub struct CodeArguments {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CodeLanguageArgument {
     Python,
+    R,
     Shell,
 }
 
@@ -1989,6 +1993,10 @@ pub enum PolicyCommand {
         egress: EgressFlags,
         #[command(flatten)]
         sudo: SudoFlags,
+        #[command(flatten)]
+        inner_door: InnerDoorFlags,
+        #[command(flatten)]
+        home: HomeFlags,
     },
     /// Change limits of a policy; the value none takes a limit out
     Set {
@@ -2000,6 +2008,10 @@ pub enum PolicyCommand {
         egress: EgressFlags,
         #[command(flatten)]
         sudo: SudoFlags,
+        #[command(flatten)]
+        inner_door: InnerDoorFlags,
+        #[command(flatten)]
+        home: HomeFlags,
     },
     /// Remove policies that are attached to nothing
     Rm {
@@ -2210,6 +2222,28 @@ pub struct SudoFlags {
     /// Let the policy no longer allow sudo
     #[arg(long, conflicts_with = "sudo")]
     pub no_sudo: bool,
+}
+
+/// Whether sessions under a policy have an inner door.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct InnerDoorFlags {
+    /// Close the inner doors of sessions, by which they ask the server about themselves
+    #[arg(long)]
+    pub no_inner_door: bool,
+    /// Let the policy no longer close inner doors
+    #[arg(long, conflicts_with = "no_inner_door")]
+    pub inner_door: bool,
+}
+
+/// Whether sessions under a policy have a home by themselves.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct HomeFlags {
+    /// Let sessions have no home folder and no dot-folders by themselves
+    #[arg(long)]
+    pub no_home: bool,
+    /// Let the policy say nothing of home folders
+    #[arg(long, conflicts_with = "no_home")]
+    pub home: bool,
 }
 
 /// What a policy is attached to; the site when nothing is named.
@@ -3137,7 +3171,7 @@ pub struct PresetFlags {
     /// One MIG partition of this profile instead of a share
     #[arg(long, value_name = "PROFILE", help_heading = "Resources")]
     pub mig: Option<String>,
-    /// Sessions are stopped after this long
+    /// Time limit: sessions are stopped after this long
     #[arg(long, value_name = "TIME", help_heading = "Time")]
     pub max_runtime: Option<String>,
     /// Lower ones are shown first
@@ -3389,7 +3423,7 @@ pub enum VolumeCommand {
     /// Make a mounted file system a volume; it is empty, or was one before
     #[command(after_help = "Example:\n  \
         mount -t nfs filer:/export/big /mnt/big\n  \
-        fardel volume add big /mnt/big --domain biology\n  \
+        fardel volume add big /mnt/big --domain biology --mapped-user 5000\n  \
         fardel folder create data --volume big")]
     Add {
         #[arg(value_name = "NAME")]
@@ -3397,6 +3431,9 @@ pub enum VolumeCommand {
         /// Directory that it is mounted on
         #[arg(value_name = "DIRECTORY")]
         path: String,
+        /// User, and group, of the file system that user 1000 of a session is there, where it has no id-mapped mounts (NFS)
+        #[arg(long, value_name = "UID[:GID]")]
+        mapped_user: Option<String>,
         /// For the users of this domain; for all users when no domain and no project is named
         #[arg(long, value_name = "DOMAIN")]
         domain: Vec<String>,
@@ -3425,6 +3462,17 @@ pub enum VolumeCommand {
         /// For all users
         #[arg(long, conflicts_with_all = ["domain", "project"])]
         everyone: bool,
+    },
+    /// Show how the box's own disk holds folders to their limits, and the pool that they lie in
+    Pool,
+    /// Make the pool that folders lie in larger, while it is in use
+    #[command(after_help = "Example:\n  \
+        fardel volume pool\n  \
+        fardel volume grow 500g")]
+    Grow {
+        /// The whole size, such as 500g; a pool never shrinks
+        #[arg(value_name = "SIZE")]
+        size: String,
     },
     /// Forget volumes that no folder lies on; their files stay
     Rm {

@@ -32,6 +32,7 @@ pub(super) async fn code(
     let language = match request.language {
         _ if is_of_shell => CodeLanguage::Shell,
         CodeLanguageArgument::Python => CodeLanguage::Python,
+        CodeLanguageArgument::R => CodeLanguage::R,
         CodeLanguageArgument::Shell => CodeLanguage::Shell,
     };
     let run_id = fresh_key();

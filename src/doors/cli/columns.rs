@@ -40,7 +40,7 @@ use api::sign_ups::{SignUpRuleView, SignUpView};
 use api::ssh::SshKeyView;
 use api::start_up::{DotfileView, OwnVariableView};
 use api::statements::{ClosedMonthView, MonthCheckView, PricesView, StatementItem};
-use api::storage::StorageView;
+use api::storage::{PoolView, StorageView};
 use api::tenancy::{DomainView, GrantView, MemberView, ProjectView};
 use api::usage::UsageItem;
 use api::users::{AccessKeyView, DepartureView, SignInView, TokenView};
@@ -57,7 +57,7 @@ use rules::units::Bytes;
 use rules::users::User;
 
 use super::format;
-use super::output::{Column, OutputStyle, age, bytes, column, dash, maybe, span};
+use super::output::{Column, OutputStyle, bytes, column, dash, maybe, span};
 use crate::doors::launch_texts;
 
 /// `running`, `running, paused`, `pending, held`, `ended 7`, `ended, stopped`.
@@ -122,7 +122,7 @@ pub(super) const SESSIONS: &[Column<SessionView>] = &[
     column("CPU", 4, |r, _| r.resources.cpu.to_string()),
     column("MEMORY", 4, |r, _| r.resources.memory.to_string()),
     column("GPU", 6, |r, _| format::asked(&r.resources)),
-    column("AGE", 2, |r, v| age(r.created_at, v.now)),
+    column("AGE", 2, |r, v| v.since(r.created_at)),
     column("RAN", 5, ran),
     column("OWNER", 5, |r, _| r.owner.name.to_string()),
     column("PROJECT", 8, |r, _| r.project.name.to_string()),
@@ -220,7 +220,7 @@ pub(super) const QUEUE: &[Column<WaitingView>] = &[
     column("OWNER", 4, |r, _| r.session.owner.name.to_string()),
     column("CPU", 3, |r, _| r.session.resources.cpu.to_string()),
     column("MEMORY", 3, |r, _| r.session.resources.memory.to_string()),
-    column("WAITS", 2, |r, v| age(r.session.created_at, v.now)),
+    column("WAITS", 2, |r, v| v.since(r.session.created_at)),
     column("STARTS IN", 5, |r, _| match (&r.why.likely, &r.why.eta) {
         (Some(likely), _) => format!("~{}", span(likely.seconds)),
         (None, Some(eta)) => span(eta.p50_seconds),
@@ -353,9 +353,7 @@ pub(super) const NODES: &[Column<NodeView>] = &[
     }),
     column("GPUS", 3, |r, _| gpus_of(r)),
     column("SESSIONS", 4, |r, _| r.sessions.to_string()),
-    column("REPORTED", 5, |r, v| {
-        format!("{} ago", age(r.seen_at, v.now))
-    }),
+    column("REPORTED", 5, |r, v| v.ago(r.seen_at)),
     column("MESSAGE", 1, |r, _| dash(&r.message)),
     column("PROBLEMS", 9, |r, _| {
         let texts: Vec<&str> = r.problems.iter().map(|one| one.text.as_str()).collect();
@@ -751,7 +749,7 @@ pub(super) const PRESETS: &[Column<PresetView>] = &[
     column("MEMORY", 0, |r, _| maybe(r.resources.memory.as_ref())),
     column("GPU", 0, |r, _| maybe(r.resources.gpu.as_ref())),
     column("MIG", 3, |r, _| maybe(r.resources.mig.as_ref())),
-    column("MAX RUNTIME", 2, |r, _| {
+    column("TIME LIMIT", 2, |r, _| {
         r.max_runtime_seconds.map_or_else(|| dash(""), span)
     }),
     column("DEFAULT", 1, |r, _| match r.default {
@@ -777,7 +775,7 @@ pub(super) const COURSES: &[Column<CourseView>] = &[
     column("TO", 0, |r, _| r.to.to_string()),
     column("IMAGE", 2, |r, _| dash(&r.image)),
     column("PRESET", 2, |r, _| dash(&r.preset)),
-    column("MAX RUNTIME", 2, |r, _| {
+    column("TIME LIMIT", 2, |r, _| {
         r.max_runtime_seconds.map_or_else(|| dash(""), span)
     }),
     column("TITLE", 3, |r, _| dash(&r.title)),
@@ -893,13 +891,23 @@ pub(super) const VOLUMES: &[Column<VolumeView>] = &[
     column("ID", 3, |r, _| r.id.to_string()),
 ];
 
+pub(super) const POOL: &[Column<PoolView>] = &[
+    column("LIMITS", 0, |r, _| r.enforcement.word().to_owned()),
+    column("SIZE", 0, |r, _| bytes(r.size.map(Bytes))),
+    column("USED", 0, |r, _| bytes(r.used.map(Bytes))),
+    column("PROMISED", 1, |r, _| bytes(r.promised.map(Bytes))),
+    column("MOST", 1, |r, _| bytes(r.most.map(Bytes))),
+    column("DISK", 2, |r, _| bytes(r.disk_total.map(Bytes))),
+    column("FREE", 2, |r, _| bytes(r.disk_free.map(Bytes))),
+];
+
 pub(super) const SIGN_UPS: &[Column<SignUpView>] = &[
     column("ID", 0, |r, _| r.id.to_string()),
     column("NAME", 0, |r, _| r.name.clone()),
     column("EMAIL", 1, |r, _| r.email.clone()),
     column("FULL NAME", 2, |r, _| dash(&r.full_name)),
     column("DOMAIN", 2, |r, _| r.domain.clone()),
-    column("ASKED", 1, |r, v| age(r.asked_at, v.now)),
+    column("ASKED", 1, |r, v| v.since(r.asked_at)),
     column("TAKEN", 3, |r, _| r.is_taken.to_string()),
     column("DECLINED", 3, |r, _| maybe(r.declined_at.as_ref())),
     column("FROM", 9, |r, _| r.source.clone()),
@@ -1000,9 +1008,7 @@ pub(super) const USAGE: &[Column<UsageItem>] = &[
 pub(super) const IMAGES: &[Column<CatalogImage>] = &[
     column("REFERENCE", 0, |r, _| dash(&r.reference)),
     column("SIZE", 2, |r, _| r.size.to_string()),
-    column("IMPORTED", 3, |r, v| {
-        format!("{} ago", age(r.imported_at, v.now))
-    }),
+    column("IMPORTED", 3, |r, v| v.ago(r.imported_at)),
     column("ARCHITECTURE", 4, |r, _| dash(&r.architecture)),
     column("ID", 5, |r, _| r.id.to_string()),
     column("DIGEST", 9, |r, _| dash(&r.digest)),
@@ -1023,9 +1029,7 @@ pub(super) const ENVIRONMENTS: &[Column<EnvironmentView>] = &[
     column("SIGNED BY", 2, |r, _| {
         dash(r.signer.as_deref().unwrap_or_default())
     }),
-    column("IMPORTED", 4, |r, v| {
-        format!("{} ago", age(r.imported_at, v.now))
-    }),
+    column("IMPORTED", 4, |r, v| v.ago(r.imported_at)),
     column("IMAGES", 1, |r, _| {
         let names: Vec<&str> = r.images.iter().map(|one| one.reference.as_str()).collect();
         dash(&names.join(" "))
@@ -1043,7 +1047,7 @@ pub(super) const JOBS: &[Column<OperationView>] = &[
         0 => "-".to_owned(),
         total => format!("{} %", r.done.saturating_mul(100) / total),
     }),
-    column("AGE", 2, |r, v| age(r.created_at, v.now)),
+    column("AGE", 2, |r, v| v.since(r.created_at)),
     column("TROUBLE", 4, |r, _| {
         maybe(r.refusal.as_ref().map(|refusal| &refusal.text))
     }),
@@ -1058,7 +1062,7 @@ pub(super) const USERS: &[Column<User>] = &[
         true => "suspended".to_owned(),
         false => "active".to_owned(),
     }),
-    column("SINCE", 3, |r, v| age(r.created_at, v.now)),
+    column("SINCE", 3, |r, v| v.since(r.created_at)),
     column("SECOND FACTOR", 9, |r, _| {
         if r.second_factor { "yes" } else { "no" }.to_owned()
     }),
@@ -1071,8 +1075,8 @@ pub(super) const USERS: &[Column<User>] = &[
 pub(super) const SIGN_INS: &[Column<SignInView>] = &[
     column("ADDRESS", 0, |r, _| r.source.clone()),
     column("BROWSER", 1, |r, _| dash(&r.browser)),
-    column("SINCE", 2, |r, v| age(r.created_at, v.now)),
-    column("LAST SEEN", 1, |r, v| age(r.used_at, v.now)),
+    column("SINCE", 2, |r, v| v.since(r.created_at)),
+    column("LAST SEEN", 1, |r, v| v.since(r.used_at)),
     column("ID", 0, |r, _| r.id.to_string()),
 ];
 
@@ -1086,9 +1090,7 @@ pub(super) const SECOND_FACTORS: &[Column<SecondFactorView>] = &[
 
 pub(super) const ROSTERS: &[Column<RosterView>] = &[
     column("ID", 0, |r, _| r.id.to_string()),
-    column("APPLIED", 0, |r, v| {
-        format!("{} ago", age(r.applied_at, v.now))
-    }),
+    column("APPLIED", 0, |r, v| v.ago(r.applied_at)),
     column("BY", 2, |r, _| r.actor.clone()),
     column("CREATED", 1, |r, _| r.creates.to_string()),
     column("JOINED", 1, |r, _| r.joins.to_string()),
@@ -1168,6 +1170,10 @@ pub(super) const POLICIES: &[Column<PolicyView>] = &[
     }),
     column("SUDO", 9, |r, _| match r.sudo {
         true => "yes".to_owned(),
+        false => "-".to_owned(),
+    }),
+    column("INNER DOOR", 9, |r, _| match r.no_inner_door {
+        true => "closed".to_owned(),
         false => "-".to_owned(),
     }),
     column("ATTACHED TO", 1, |r, _| {

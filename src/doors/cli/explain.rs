@@ -58,6 +58,21 @@ pub(super) fn explained(
     view.said(&answer.body, &text(&answer.read, devices))
 }
 
+/// What a waiting session waits for first, and when it starts where that is told, in one line.
+pub(super) fn waits_for(said: &Explanation) -> String {
+    let first = said.blockers.first();
+    let text = first.map_or(&said.sentence, |first| &first.text);
+    let starts = match (&said.likely, &said.eta) {
+        (Some(likely), _) => Some(format!("~{}", span(likely.seconds))),
+        (None, Some(eta)) => Some(span(eta.p50_seconds)),
+        (None, None) => None,
+    };
+    match starts {
+        Some(starts) => format!("{text} Starts in {starts}."),
+        None => text.clone(),
+    }
+}
+
 /// An explanation in lines: its sentence, then what it rests on.
 pub(super) fn text(said: &Explanation, devices: &[GrantView]) -> String {
     let mut lines = dash(&said.sentence);

@@ -353,6 +353,9 @@ pub(super) fn body(
     if order.without_startup {
         body.insert("without_start_up".into(), true.into());
     }
+    if order.no_home {
+        body.insert("without_home".into(), true.into());
+    }
     if order.sudo {
         body.insert("sudo".into(), true.into());
     }

@@ -108,6 +108,22 @@ impl OutputStyle {
         })
     }
 
+    /// How long it is since then; the time itself in a file, which is read later.
+    pub(super) fn since(&self, at: Timestamp) -> String {
+        match self.format {
+            Format::Csv => at.to_string(),
+            _ => age(at, self.now),
+        }
+    }
+
+    /// The same as a sentence has it.
+    pub(super) fn ago(&self, at: Timestamp) -> String {
+        match self.format {
+            Format::Csv => at.to_string(),
+            _ => format!("{} ago", age(at, self.now)),
+        }
+    }
+
     /// True where a user reads.
     pub(super) fn for_humans(&self) -> bool {
         matches!(self.format, Format::Table | Format::Wide) && !self.quiet
@@ -173,7 +189,7 @@ impl OutputStyle {
             |e: csv::Error| CliError::new(super::error::FAILED, "csv.failed", e.to_string());
         let mut writer = csv::Writer::from_writer(Vec::new());
         writer
-            .write_record(columns.iter().map(|c| c.title.to_ascii_lowercase()))
+            .write_record(columns.iter().map(|c| head_of_file(c.title)))
             .map_err(broken)?;
         for row in items {
             writer
@@ -182,6 +198,15 @@ impl OutputStyle {
         }
         let bytes = writer.into_inner().unwrap_or_default();
         Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// The title of a column in a file, where a column of spans holds times.
+fn head_of_file(title: &str) -> String {
+    match title {
+        "AGE" => "created".to_owned(),
+        "WAITS" => "waits since".to_owned(),
+        other => other.to_ascii_lowercase(),
     }
 }
 
@@ -385,6 +410,19 @@ mod tests {
         let back: Value = serde_yaml_ng::from_str(&print(Format::Yaml, None)).expect("YAML");
         assert_eq!(back, body());
         assert!(print(Format::Csv, None).contains("\"'=x,\"\"y\"\"\""));
+    }
+
+    #[test]
+    fn a_file_holds_times_where_a_table_holds_spans() {
+        let columns: &[Column<Value>] = &[
+            column("AGE", 0, |_, v| v.since(Timestamp::from_millis(-60_000))),
+            column("SEEN", 0, |_, v| v.ago(Timestamp::from_millis(-60_000))),
+        ];
+        let body = json!({"items": [{}]});
+        let told = |format| view(format, None).list(&body, columns).expect("printable");
+        assert!(told(Format::Table).ends_with("1m00s  1m00s ago\n"));
+        let at = "1969-12-31T23:59:00.000Z";
+        assert_eq!(told(Format::Csv), format!("created,seen\n{at},{at}\n"));
     }
 
     #[test]

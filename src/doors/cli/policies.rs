@@ -5,7 +5,9 @@ use hyper::Method;
 use rules::units::{Bytes, CpuShare, GpuShare};
 use serde_json::{Map, Value, json};
 
-use super::args::{EgressFlags, LimitFlags, PolicyCommand, PolicyPlace, SudoFlags};
+use super::args::{
+    EgressFlags, HomeFlags, InnerDoorFlags, LimitFlags, PolicyCommand, PolicyPlace, SudoFlags,
+};
 use super::client::{Extra, HttpClient, encoded};
 use super::error::CliError;
 use super::output::OutputStyle;
@@ -30,10 +32,14 @@ pub(super) async fn policy(
             limits,
             egress,
             sudo,
+            inner_door,
+            home,
         } => {
             let mut body = json!({"name": name, "limits": said(&limits, Map::new())?});
             put_egress(&mut body, &egress, &Value::Null);
             put_sudo(&mut body, sudo);
+            put_inner_door(&mut body, inner_door);
+            put_home(&mut body, home);
             let made = client.send::<PolicyView>("/api/v1/policies", &body).await?;
             print(&view.said(&made.body, &made.read.name)?);
         }
@@ -42,6 +48,8 @@ pub(super) async fn policy(
             limits,
             egress,
             sudo,
+            inner_door,
+            home,
         } => {
             let now = client
                 .call(Method::GET, &path(&policy), Extra::default())
@@ -52,6 +60,8 @@ pub(super) async fn policy(
             let mut body = json!({"limits": said(&limits, before.unwrap_or_default())?});
             put_egress(&mut body, &egress, &now["egress"]);
             put_sudo(&mut body, sudo);
+            put_inner_door(&mut body, inner_door);
+            put_home(&mut body, home);
             let mut extra = Extra::json(&body).header("If-Match", tag);
             extra.content_type = Some("application/merge-patch+json");
             let changed = client.call(Method::PATCH, &path(&policy), extra).await?;
@@ -126,6 +136,20 @@ fn put_egress(body: &mut Value, flags: &EgressFlags, before: &Value) {
 fn put_sudo(body: &mut Value, flags: SudoFlags) {
     if flags.sudo || flags.no_sudo {
         body["sudo"] = flags.sudo.into();
+    }
+}
+
+/// What the flags say of inner doors; nothing where neither stands.
+fn put_inner_door(body: &mut Value, flags: InnerDoorFlags) {
+    if flags.inner_door || flags.no_inner_door {
+        body["no_inner_door"] = flags.no_inner_door.into();
+    }
+}
+
+/// The same of homes.
+fn put_home(body: &mut Value, flags: HomeFlags) {
+    if flags.home || flags.no_home {
+        body["no_home"] = flags.no_home.into();
     }
 }
 

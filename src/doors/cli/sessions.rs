@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use api::commits::CommitRequest;
 use api::page::ListPage;
-use api::sessions::SessionView;
+use api::sessions::{SessionView, WaitingView};
 use hyper::Method;
 use rules::placement::Explanation;
 use rules::session::SessionState;
@@ -15,7 +15,7 @@ use super::answer::Answer;
 use super::args::{Removal, SessionCommand, SessionLs};
 use super::client::{Extra, HttpClient};
 use super::error::{CONFLICT, CliError, NOT_FOUND, PARTLY, TIMEOUT};
-use super::explain::{explained, in_full};
+use super::explain::{explained, in_full, waits_for};
 use super::output::OutputStyle;
 use super::values::path;
 use super::{Surroundings, columns, complain, images, launch, print, terminal, values};
@@ -213,6 +213,9 @@ pub(super) async fn list(
             Some(next) if !enough => cursor = next,
             _ => {
                 none = all.is_empty();
+                if view.for_humans() {
+                    tell_waits(client, &mut all).await;
+                }
                 body["items"] = Value::Array(all);
                 break body;
             }
@@ -228,6 +231,34 @@ pub(super) async fn list(
     }
     print(&view.list(&body, columns::SESSIONS)?);
     Ok(0)
+}
+
+/// Says in the rows of waiting sessions what each waits for: of those on the first page of the queue. Where it cannot be
+/// read, the rows stay as they are.
+async fn tell_waits(client: &HttpClient, rows: &mut [Value]) {
+    if !rows.iter().any(is_untold) {
+        return;
+    }
+    let queue = client.read::<ListPage<WaitingView>>("/api/v1/queue").await;
+    let Ok(Answer { read, .. }) = queue else {
+        return;
+    };
+    let told: BTreeMap<String, &Explanation> = read
+        .items
+        .iter()
+        .map(|one| (one.session.id.to_string(), &one.why))
+        .collect();
+    for row in rows {
+        let id = row["id"].as_str().unwrap_or_default();
+        if let (true, Some(why)) = (is_untold(row), told.get(id)) {
+            row["reason"] = json!({"code": "", "text": waits_for(why)});
+        }
+    }
+}
+
+/// Whether this is the row of a session that waits, without a word on why.
+fn is_untold(row: &Value) -> bool {
+    row["state"] == "pending" && row["reason"].is_null()
 }
 
 /// Seconds between two looks at what still lives while everything ends.

@@ -2,6 +2,7 @@
 
 use api::volumes::VolumeView;
 use hyper::Method;
+use rules::units::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::args::VolumeCommand;
@@ -11,6 +12,7 @@ use super::output::OutputStyle;
 use super::{columns, print};
 
 const PATH: &str = "/api/v1/volumes";
+const POOL: &str = "/api/v1/storage/pool";
 
 pub(super) async fn volume(
     client: &HttpClient,
@@ -26,10 +28,15 @@ pub(super) async fn volume(
         VolumeCommand::Add {
             name,
             path,
+            mapped_user,
             domain,
             project,
         } => {
-            let body = json!({"name": name, "path": path, "domains": domain, "projects": project});
+            let mut body =
+                json!({"name": name, "path": path, "domains": domain, "projects": project});
+            if let Some(user) = mapped_user {
+                body["mapped_user"] = user.into();
+            }
             let made = client.send::<VolumeView>(PATH, &body).await?;
             print(&view.said(&made.body, &made.read.name)?);
         }
@@ -60,6 +67,12 @@ pub(super) async fn volume(
             extra.content_type = Some("application/merge-patch+json");
             let changed = client.call(Method::PATCH, &path, extra).await?;
             print(&view.one(&changed.json()?, columns::VOLUMES)?);
+        }
+        VolumeCommand::Pool => print(&view.one(&client.get(POOL).await?, columns::POOL)?),
+        VolumeCommand::Grow { size } => {
+            let extra = Extra::json(&json!({"bytes": Bytes::parse(&size)?}));
+            let grown = client.call(Method::PUT, POOL, extra).await?;
+            print(&view.one(&grown.json()?, columns::POOL)?);
         }
         VolumeCommand::Rm { volumes } => {
             for volume in volumes {

@@ -17,7 +17,7 @@ use rules::refusals;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::allowances;
+use server::actions::{allowances, users};
 
 use super::authentication::PageCaller;
 use super::components::{self, Choice};
@@ -32,6 +32,7 @@ use super::table::{
 };
 use super::table_answer::{ListPage, answer, shorter};
 use super::table_choices::{FilterWords, filter_bar};
+use super::user::{self, HeldLimit};
 use super::{PagesContext, launch, layout, responses};
 use crate::doors::text::{Text, codes};
 
@@ -50,7 +51,11 @@ pub struct AllowancesPage {
     pub levels: Vec<Choice>,
     pub keys: Vec<Choice>,
     pub subject: String,
+    /// What the chosen limit is now and where that comes from; empty where that is not known.
+    pub now: String,
     pub value: String,
+    /// How the amount is written: for the chosen limit, or for all.
+    pub value_help: String,
     pub time: String,
     pub reason: String,
     pub filter: FilterBar,
@@ -203,6 +208,14 @@ async fn read(
     };
     let level = TenantLevel::parse(&typed.level).unwrap_or(TenantLevel::User);
     let key = key_of(&typed.key);
+    let of_user = match (level, typed.subject.trim()) {
+        (TenantLevel::User, name) if may_change && !name.is_empty() => {
+            // A name that no user has is said once the form is sent.
+            users::profile(&console.server, caller, name).await.ok()
+        }
+        _ => None,
+    };
+    let held = of_user.as_ref().map(user::held);
     Ok(AllowancesPage {
         t,
         full: full.map_or_else(String::new, |refusal| codes::refusal(t, &refusal)),
@@ -211,10 +224,21 @@ async fn read(
         levels: LEVELS
             .map(|one| Choice::new(one.word(), level_name(t, one.into()), one == level))
             .into(),
-        keys: LimitKey::ALL
-            .map(|one| Choice::new(one.word(), key_name(t, one), one == key))
-            .into(),
+        keys: std::iter::once(Choice::new("", t.allowances_choose(), key.is_none()))
+            .chain(LimitKey::ALL.map(|one| {
+                let told = option(visit, held.as_deref(), one);
+                Choice::new(one.word(), told, Some(one) == key)
+            }))
+            .collect(),
         subject: typed.subject.clone(),
+        now: match (&held, key) {
+            (Some(held), Some(key)) => t.allowances_now(user::told_of(visit, held, key)),
+            _ => String::new(),
+        },
+        value_help: match key {
+            Some(key) => t.allowances_value_of(unit(t, key), policies::example(key)),
+            None => t.allowances_value_help().to_owned(),
+        },
         value: typed.value.clone(),
         time: typed.time.clone(),
         reason: typed.reason.clone(),
@@ -223,9 +247,41 @@ async fn read(
     })
 }
 
-fn key_of(word: &str) -> LimitKey {
+/// None where no limit is chosen.
+fn key_of(word: &str) -> Option<LimitKey> {
     let mut keys = LimitKey::ALL.into_iter();
-    keys.find(|key| key.word() == word).unwrap_or(LimitKey::Gpu)
+    keys.find(|key| key.word() == word)
+}
+
+/// A limit in the list of them, with what it is now where that is known.
+fn option(visit: &RequestContext, held: Option<&[HeldLimit]>, key: LimitKey) -> String {
+    let (t, name) = (visit.text, key_name(visit.text, key));
+    let Some(held) = held else {
+        return name.to_owned();
+    };
+    match held.iter().find(|one| one.key == key) {
+        Some(one) => format!("{name}: {}", amount(visit, key, one.most)),
+        None => format!("{name}: {}", t.common_unlimited()),
+    }
+}
+
+/// In what the amount of a limit is written.
+fn unit(t: Text, key: LimitKey) -> &'static str {
+    match key {
+        LimitKey::Gpu | LimitKey::GpuEach => t.allowances_unit_gpus(),
+        LimitKey::Cpu | LimitKey::CpuEach => t.allowances_unit_cores(),
+        LimitKey::Memory
+        | LimitKey::MemoryEach
+        | LimitKey::DiskEach
+        | LimitKey::WaitingBytes
+        | LimitKey::FolderBytes => t.allowances_unit_bytes(),
+        LimitKey::RuntimeSeconds => t.allowances_unit_time(),
+        LimitKey::Waiting
+        | LimitKey::Sessions
+        | LimitKey::Priority
+        | LimitKey::SignIns
+        | LimitKey::Images => t.allowances_unit_number(),
+    }
 }
 
 fn columns(t: Text) -> Vec<TableColumn> {
@@ -287,6 +343,7 @@ async fn create(
     match made {
         Ok(made) => responses::see_with(PATH, "allowance-added", &made.name),
         Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemWrite) => {
+            let refusal = at_field(refusal);
             let form = RefusedForm::new(visit.text, PATH, &refusal).otherwise_at("subject");
             let visit = visit.refusing(form);
             match read(&console, &visit, &caller, &headers, &[], &sent).await {
@@ -298,9 +355,19 @@ async fn create(
     }
 }
 
-/// What was typed, as the action takes it. Errors: `policy.limit-invalid`, `span.invalid`, `allowance.time-invalid`, each at its field.
+/// The refusal at the field that it is about: the form has one limit, and its fields have other names than a body.
+fn at_field(refusal: Refusal) -> Refusal {
+    let is_of_limits = refusal.pointer.as_deref();
+    match is_of_limits.is_some_and(|place| place.starts_with("/limits")) {
+        true if refusal.code == rules::codes::ALLOWANCE_NO_LIMIT => refusal.at("/key"),
+        true => refusal.at("/value"),
+        false => refusal,
+    }
+}
+
+/// What was typed, as the action takes it. Errors: `allowance.empty`, `policy.limit-invalid`, `span.invalid`, `allowance.time-invalid`, each at its field.
 fn body(console: &PagesContext, sent: &TypedAllowance) -> Result<NewAllowanceBody, Refusal> {
-    let key = key_of(&sent.key);
+    let key = key_of(&sent.key).ok_or_else(|| refusals::allowance_empty().at("/key"))?;
     let mut limits = PolicyLimits::NONE;
     let value = policies::read(key, &sent.value).map_err(|refusal| {
         // A policy's field may stay empty, this one may not.

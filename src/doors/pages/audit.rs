@@ -27,11 +27,11 @@ use super::table::{
     ColumnDisplay, DataTable, EmptyTable, FilterBar, FilterPicker, TableCell, TableColumn,
     TableLine, TableState,
 };
-use super::table_answer::{ListPage, answer, file, shorter};
+use super::table_answer::{ListPage, answer, file, name_times, shorter};
 use super::table_choices::{FilterWords, filter_bar};
 use super::{PagesContext, event_words, events, layout, responses};
 use crate::doors::download;
-use crate::doors::text::Text;
+use crate::doors::text::{Text, codes};
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/audit.html", blocks = ["list"])]
@@ -164,7 +164,9 @@ async fn table(
     headers: HeaderMap,
     Query(asked): AskedActs,
 ) -> Response {
-    let columns = columns(visit.text);
+    let t = visit.text;
+    let mut columns = columns(t);
+    name_times(t, &mut columns, &[("when", t.events_when())]);
     let mut state = TableState::read(PATH, &FILTERS, &asked);
     state.choose_columns("audit", &columns, &asked, &headers, &visit);
     let now = console.server.clock().now();
@@ -180,6 +182,11 @@ async fn table(
             |act, key| match key {
                 // A file is read by programs as well.
                 "when" => TableCell::text(act.at.to_string()),
+                "object" => {
+                    let event = audit::as_event(act);
+                    let names = &found.page.names;
+                    TableCell::text(events::object(&event, names, str::to_owned).0)
+                }
                 key => cell(&visit, key, act, &found),
             },
         ),
@@ -354,7 +361,7 @@ fn target_row(visit: &RequestContext, target: AuditTargetView) -> AuditTargetRow
             lost => t.audit_target_lost(lost),
         },
         problem: match target.problem_since {
-            Some(since) => t.audit_target_problem(shown(since), target.problem),
+            Some(since) => t.audit_target_problem(shown(since), codes::stored(t, &target.problem)),
             None => String::new(),
         },
     }
@@ -475,7 +482,7 @@ fn cell(visit: &RequestContext, key: &str, act: &AuditEntryView, found: &FoundAu
                 note: act.act.clone(),
             }
         }
-        "object" => match events::object(&audit::as_event(act), &found.page.names) {
+        "object" => match events::object(&audit::as_event(act), &found.page.names, events::short) {
             (text, _) if text.is_empty() => TableCell::Empty,
             (text, Some(href)) => TableCell::Link {
                 href,
@@ -566,6 +573,7 @@ fn via(t: Text, word: &str) -> &'static str {
         "browser" => t.audit_via_browser(),
         "token" => t.audit_via_token(),
         "ssh-key" => t.audit_via_ssh_key(),
+        "session" => t.audit_via_session(),
         "socket" => t.audit_via_socket(),
         "server" => t.audit_via_server(),
         _ => t.audit_via_none(),

@@ -16,7 +16,7 @@ use crate::doors::text::Text;
 pub struct AwaitedSession {
     pub href: String,
     pub name: String,
-    /// Whose it is, where not the reader's; all that it holds and when it ends: `1 GPU · 4 cores · 16 GiB · ends by 22:33`.
+    /// Whose it is, all that it holds and when it ends: `kim · 1 GPU · 4 cores · 16 GiB · ends by 22:33`.
     pub facts: String,
 }
 
@@ -26,6 +26,8 @@ pub struct AwaitedSessions {
     pub sessions: Vec<AwaitedSession>,
     /// How many more there are, and how many of other users; empty where all are named.
     pub more: String,
+    /// Whether some or all of them are in its way; empty where there is only one.
+    pub lead: String,
 }
 
 /// Sessions that a page names. Higher: what ends first is lost among the rest.
@@ -111,6 +113,7 @@ pub fn awaited(
             });
         }
     }
+    let before = told.sessions.len();
     let lacks = Lacks::of(answer);
     // An end on a machine of another resource group makes no room, but for what its own user holds.
     let counts = |machine: &&NodeOverview| {
@@ -148,7 +151,7 @@ pub fn awaited(
             Some(at) => t.queue_ends_by(clock.near(at, now)),
             None => t.queue_no_limit().to_owned(),
         };
-        let whose = slice.owner.as_ref().filter(|_| !slice.mine);
+        let whose = slice.owner.as_ref();
         let whose = whose.map_or_else(String::new, |owner| format!("{} · ", owner.name));
         named.push(AwaitedSession {
             href: format!("/sessions/{id}"),
@@ -156,6 +159,7 @@ pub fn awaited(
             facts: format!("{whose}{held} · {ends}"),
         });
     }
+    told.lead = lead(t, before as u64, named.len() as u64 + others);
     let room = MAX_NAMED.saturating_sub(told.sessions.len());
     let beyond = named.len().saturating_sub(room);
     named.truncate(room);
@@ -169,6 +173,16 @@ pub fn awaited(
     }
     told.more = more.join(" · ");
     (!told.sessions.is_empty() || others > 0).then_some(told)
+}
+
+/// Of those that it is queued behind or starts after it waits for every one, of those that hold what it lacks for enough.
+fn lead(t: Text, before: u64, holders: u64) -> String {
+    match (before, holders) {
+        (0 | 1, 0) | (0, 1) => String::new(),
+        (_, 0) => t.queue_ends_all().to_owned(),
+        (0, _) => t.queue_ends_enough().to_owned(),
+        (before, _) => t.queue_ends_both(before),
+    }
 }
 
 #[cfg(test)]
@@ -194,6 +208,7 @@ mod tests {
                 id: UserId(uuid::Uuid::nil()),
                 name: UserName::parse("kim").expect("letters"),
             }),
+            container: None,
             mine: shown,
             state: SessionState::Running,
             paused: false,
@@ -291,12 +306,13 @@ mod tests {
         assert!(
             found.sessions[0]
                 .facts
-                .starts_with("2 GPUs · 1 core · 1 GiB · ends by ")
+                .starts_with("kim · 2 GPUs · 1 core · 1 GiB · ends by ")
         );
         assert_eq!(
             found.sessions[2].facts,
-            "1 GPU · 1 core · 1 GiB · no time limit"
+            "kim · 1 GPU · 1 core · 1 GiB · no time limit"
         );
+        assert_eq!(found.lead, Text::default().queue_ends_enough());
         assert_eq!(found.more, "1 session of other users");
         assert!(!format!("{found:?}").contains("hidden"));
     }
@@ -312,5 +328,19 @@ mod tests {
         let found = told(behind, Vec::new());
         assert_eq!(found.sessions.len(), 1);
         assert_eq!(found.sessions[0].href, format!("/sessions/{front}"));
+        assert_eq!(found.lead, "", "there is only one");
+    }
+
+    #[test]
+    fn the_lead_says_whether_all_or_enough_of_them_are_in_the_way() {
+        let t = Text::default();
+        for (before, holders, told) in [
+            (0, 1, String::new()),
+            (2, 0, t.queue_ends_all().to_owned()),
+            (0, 2, t.queue_ends_enough().to_owned()),
+            (1, 1, t.queue_ends_both(1)),
+        ] {
+            assert_eq!(lead(t, before, holders), told, "{before} and {holders}");
+        }
     }
 }

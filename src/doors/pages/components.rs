@@ -94,6 +94,8 @@ pub struct Alert {
     pub detail: String,
     /// Stable code and request id, for support; empty when there is none.
     pub code: String,
+    /// Where more of it stands: an address of the console, and its words.
+    pub link: Option<(&'static str, &'static str)>,
 }
 
 /// How good the news is.
@@ -112,6 +114,7 @@ impl Alert {
             title: title.into(),
             detail: String::new(),
             code: String::new(),
+            link: None,
         }
     }
 
@@ -129,6 +132,11 @@ impl Alert {
 
     pub fn code(mut self, code: impl Into<String>) -> Alert {
         self.code = code.into();
+        self
+    }
+
+    pub fn link(mut self, href: &'static str, words: &'static str) -> Alert {
+        self.link = Some((href, words));
         self
     }
 }
@@ -150,6 +158,10 @@ pub fn alert(alert: &Option<Alert>) -> Markup {
         escaped(&alert.title),
         escaped(&alert.detail)
     );
+    if let Some((href, words)) = alert.link {
+        let (href, words) = (escaped(href), escaped(words));
+        let _ = write!(out, " <a href=\"{href}\">{words}</a>");
+    }
     if !alert.code.is_empty() {
         let _ = write!(out, "<br><code>{}</code>", escaped(&alert.code));
     }
@@ -373,6 +385,10 @@ const MIN_WORDS: u16 = 140;
 /// Thousandths of a bar below which a partition says no more than its profile and whose it is.
 const MIN_NOTE: u16 = 260;
 
+/// Thousandths of a bar below which words of a block are whole or not there: a cut word tells less than the title. Higher:
+/// long names are missing where half of them would do. Lower: bars beside a form are full of cut words.
+const MIN_CUT: u16 = 500;
+
 /// A profile that may break behind its dot, and nowhere else: `1g.<wbr>10gb`.
 fn broken(profile: &str) -> String {
     escaped(profile).replace('.', ".<wbr>")
@@ -436,11 +452,16 @@ impl BarRow {
                 Fill::Whole => " fills",
                 Fill::Heat => " fills heat",
             };
+            let words = !matches!(block.kind, BlockKind::Free | BlockKind::Needed);
+            let whole = match width {
+                60..MIN_CUT if words && profile.is_none() => " whole",
+                _ => "",
+            };
             let link = block.href.as_ref().filter(|_| width >= MIN_LINK);
             let tag = if link.is_some() { "a" } else { "span" };
             let _ = write!(
                 out,
-                "<{tag} class=\"sl {kind}{tiny}{filled} {}\"",
+                "<{tag} class=\"sl {kind}{tiny}{filled} {}{whole}\"",
                 of_bar(width)
             );
             if let Some(href) = link {

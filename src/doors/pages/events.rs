@@ -24,7 +24,7 @@ use super::table::{
     ColumnDisplay, DataTable, EmptyTable, FilterBar, FilterPicker, TableCell, TableColumn,
     TableLine, TableState,
 };
-use super::table_answer::{ListPage, answer, file, shorter};
+use super::table_answer::{ListPage, answer, file, name_times, shorter};
 use super::table_choices::{FilterWords, filter_bar};
 use super::{PagesContext, event_words, layout, live as stream, presenter, responses};
 use crate::doors::text::Text;
@@ -222,7 +222,9 @@ async fn export(
     headers: HeaderMap,
     Query(asked): AskedEvents,
 ) -> Response {
-    let columns = columns(visit.text);
+    let t = visit.text;
+    let mut columns = columns(t);
+    name_times(t, &mut columns, &[("when", t.events_when())]);
     let mut state = TableState::read(PATH, &FILTERS, &asked);
     state.choose_columns("events", &columns, &asked, &headers, &visit);
     let now = console.server.clock().now();
@@ -242,6 +244,8 @@ async fn export(
             |event, key| match key {
                 // A file is read by programs as well.
                 "when" => TableCell::text(event.at.to_string()),
+                "object" => TableCell::Code(object(event, &found.names, str::to_owned).0),
+                "detail" => TableCell::text(event_words::detail(t, &visit.clock, event)),
                 key => cell(&visit, key, event, &found),
             },
         ),
@@ -455,7 +459,7 @@ fn cell(visit: &RequestContext, key: &str, event: &EventView, found: &EventPage)
                 note: event.code.clone(),
             }
         }
-        "object" => match object(event, &found.names) {
+        "object" => match object(event, &found.names, short) {
             (text, Some(href)) => TableCell::Link {
                 href,
                 text,
@@ -472,18 +476,20 @@ fn cell(visit: &RequestContext, key: &str, event: &EventView, found: &EventPage)
     }
 }
 
-/// The name of what an event is about, and where it is shown.
+/// The name of what an event is about, and where it is shown. `cut` says how an id without a name is told: a row shows the
+/// beginning of a long one, a file has all of it.
 pub(super) fn object(
     event: &EventView,
     names: &BTreeMap<String, String>,
+    cut: fn(&str) -> String,
 ) -> (String, Option<String>) {
     let id = &event.object;
     match event.topic.as_str() {
         "sessions" => match names.get(id) {
             Some(name) => (name.clone(), Some(format!("/sessions/{id}"))),
-            None => (short(id), None),
+            None => (cut(id), None),
         },
-        "gpus" => (short(id), Some(format!("/gpus/{}", responses::encoded(id)))),
+        "gpus" => (cut(id), Some(format!("/gpus/{}", responses::encoded(id)))),
         "nodes" => (
             id.clone(),
             Some(format!("/nodes/{}", responses::encoded(id))),
@@ -497,7 +503,7 @@ pub(super) fn object(
                 }
                 _ => format!("/images/{}", responses::encoded(id)),
             };
-            (name.unwrap_or_else(|| short(id)), Some(place))
+            (name.unwrap_or_else(|| cut(id)), Some(place))
         }
         // An account that the reader may look at is a link, which the caller of this makes.
         "users"
@@ -509,23 +515,23 @@ pub(super) fn object(
                     | "user.sign-up-set"
             ) =>
         {
-            (short(id), Some("/sign-ups".to_owned()))
+            (cut(id), Some("/sign-ups".to_owned()))
         }
         "users" => match names.get(id) {
             Some(name) => (name.clone(), None),
-            None => (short(id), None),
+            None => (cut(id), None),
         },
         "projects" if event.code.starts_with("project.") || event.code == "storage.warned" => {
             let name = names.get(id).cloned();
             (
-                name.unwrap_or_else(|| short(id)),
+                name.unwrap_or_else(|| cut(id)),
                 Some(format!("/projects/{id}")),
             )
         }
         "system" if event.code.starts_with("policy.") => {
             (id.clone(), Some(format!("/policies/{id}")))
         }
-        "system" if event.code.starts_with("budget.") => (short(id), Some("/budgets".to_owned())),
+        "system" if event.code.starts_with("budget.") => (cut(id), Some("/budgets".to_owned())),
         "system" if event.code.starts_with("reservation.") => {
             (id.clone(), Some("/reservations".to_owned()))
         }
@@ -554,18 +560,19 @@ pub(super) fn object(
             (id.clone(), Some("/system/branding".to_owned()))
         }
         "system" if event.code.starts_with("volume.") => (id.clone(), Some("/storage".to_owned())),
+        "system" if event.code == "pool.grown" => (id.clone(), Some("/storage".to_owned())),
         "system" if event.code.starts_with("webhook.") => {
             (id.clone(), Some("/system/webhooks".to_owned()))
         }
         "system" if event.code == "settings.changed" => {
             (id.clone(), Some(format!("/system/settings#{id}")))
         }
-        _ => (short(id), None),
+        _ => (cut(id), None),
     }
 }
 
 /// The beginning of a long id.
-fn short(id: &str) -> String {
+pub(super) fn short(id: &str) -> String {
     match id.char_indices().nth(24) {
         Some((at, _)) => format!("{}…", &id[..at]),
         None => id.to_owned(),
@@ -727,6 +734,7 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "volume.changed" => t.events_volume_changed(),
         "volume.removed" => t.events_volume_removed(),
         "volume.state" => t.events_volume_state(),
+        "pool.grown" => t.events_pool_grown(),
         "webhook.added" => t.events_webhook_added(),
         "webhook.changed" => t.events_webhook_changed(),
         "webhook.removed" => t.events_webhook_removed(),
@@ -882,10 +890,16 @@ mod tests {
             (of("images", "image.removed"), Some("/images")),
             (of("users", "user.removed"), None),
         ] {
-            let (name, href) = object(&event, &found.names);
+            let (name, href) = object(&event, &found.names, short);
             assert_eq!((name.as_str(), href.as_deref()), ("called", place));
-            let unknown = object(&event, &BTreeMap::new()).0;
+            let unknown = object(&event, &BTreeMap::new(), short).0;
             assert_eq!(unknown, event.object);
+            let long = EventView {
+                object: "x".repeat(36),
+                ..event
+            };
+            let whole = object(&long, &BTreeMap::new(), str::to_owned).0;
+            assert_eq!(whole, long.object, "a file has all of it");
         }
     }
 

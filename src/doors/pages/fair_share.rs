@@ -122,13 +122,22 @@ fn failed(
 /// What stands in the forms where they were refused.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct TypedFairShare {
+pub(super) struct TypedFairShare {
     order: String,
     backfill: String,
     half_life_hours: String,
     level: String,
     subject: String,
     weight: String,
+}
+
+/// What the page shows: what holds, what was typed, and what came of a trial.
+pub(super) struct ShownFairShare<'a> {
+    pub(super) view: FairShareView,
+    pub(super) may_change: bool,
+    pub(super) asked: &'a [(String, String)],
+    pub(super) typed: &'a TypedFairShare,
+    pub(super) tried: Option<TriedQueue>,
 }
 
 /// `GET /fair-share`: the page, or the list alone for the page's own script.
@@ -167,14 +176,39 @@ async fn read(
     typed: &TypedFairShare,
     tried: Option<TriedQueue>,
 ) -> Result<FairSharePage, Failure> {
+    let shown = ShownFairShare {
+        view: fair_share::show(&console.server, caller).await?,
+        may_change: caller.subject.can(Permission::SystemWrite),
+        asked,
+        typed,
+        tried,
+    };
+    let f = layout(console, visit, caller, Nav::FairShare);
+    Ok(page(visit, f, headers, shown))
+}
+
+/// The page of what was read. O(accounts).
+pub(super) fn page(
+    visit: &RequestContext,
+    f: PageLayout,
+    headers: &HeaderMap,
+    shown: ShownFairShare<'_>,
+) -> FairSharePage {
     let t = visit.text;
+    let ShownFairShare {
+        view,
+        may_change,
+        asked,
+        typed,
+        tried,
+    } = shown;
     let FairShareView {
         order,
         backfill,
         half_life_hours,
         mut items,
         ..
-    } = fair_share::show(&console.server, caller).await?;
+    } = view;
     let columns = columns(t);
     let mut state = TableState::read(PATH, &FILTERS, asked);
     state.rows = ROWS_BY_FORM;
@@ -234,10 +268,10 @@ async fn read(
     let chosen = QueueOrder::parse(&typed.order).unwrap_or(order);
     let mode = BackfillMode::parse(&typed.backfill).unwrap_or(backfill);
     let level = TenantLevel::parse(&typed.level).unwrap_or(TenantLevel::User);
-    Ok(FairSharePage {
+    FairSharePage {
         t,
-        f: layout(console, visit, caller, Nav::FairShare),
-        may_change: caller.subject.can(Permission::SystemWrite),
+        f,
+        may_change,
         order: order_name(t, order),
         orders: QueueOrder::ALL
             .map(|one| Choice::new(one.word(), order_name(t, one), one == chosen))
@@ -258,7 +292,7 @@ async fn read(
         tried,
         filter: filter_bar(visit, headers, &state, &columns, &words),
         table: DataTable::new(t, &state, &columns, "", rows, total, empty),
-    })
+    }
 }
 
 pub(super) fn order_name(t: Text, order: QueueOrder) -> &'static str {
@@ -411,7 +445,7 @@ async fn try_rules(
     }
 }
 
-fn tried(t: Text, run: &QueueRehearsal) -> TriedQueue {
+pub(super) fn tried(t: Text, run: &QueueRehearsal) -> TriedQueue {
     if run.sessions == 0 {
         return TriedQueue {
             lead: t.fair_tried_none().to_owned(),

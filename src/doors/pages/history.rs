@@ -6,6 +6,7 @@ use askama::Template;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use rules::permissions::{Permission, reach};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::units::Timestamp;
@@ -40,6 +41,8 @@ pub struct HistoryPage {
     /// The field for one of them, where there are too many for a list.
     pub subject: Option<ChoiceField>,
     pub simulated: bool,
+    /// The reader sees the sessions of all users: what is left out for others is not told.
+    pub sees_all: bool,
     pub view: HistoryView,
 }
 
@@ -247,6 +250,7 @@ async fn read(
         gpus,
         users,
         simulated: history.simulated,
+        sees_all: reach(&caller.subject, Permission::SessionsRead).is_everything(),
         view: view(t, &visit.clock, &history, HistoryParts::All),
         of: history.of,
     })

@@ -204,7 +204,7 @@ async fn listed(
     })
 }
 
-fn form(
+pub(super) fn form(
     t: Text,
     (action, try_at): (String, String),
     may_change: bool,
@@ -288,7 +288,7 @@ pub(super) fn ends_sentence(t: Text, idle: &SessionIdleView, time: &str) -> Stri
     }
 }
 
-fn table(
+pub(super) fn table(
     visit: &RequestContext,
     page: &str,
     all: Vec<IdleRuleView>,
@@ -590,7 +590,7 @@ async fn try_new(
         return refused_new(&console, &visit, &caller, faults, sent).await;
     }
     let run = match idle_rules::try_out(&console.server, &caller, asked).await {
-        Ok(run) => tried(&console, &visit, &run),
+        Ok(run) => tried(&visit, &run, console.server.clock().now()),
         Err(Failure::Refusal(refusal)) if may_read => {
             return refused_new(&console, &visit, &caller, vec![refusal], sent).await;
         }
@@ -602,9 +602,8 @@ async fn try_new(
     }
 }
 
-fn tried(console: &PagesContext, visit: &RequestContext, run: &IdleDryRunView) -> TriedRule {
+pub(super) fn tried(visit: &RequestContext, run: &IdleDryRunView, now: Timestamp) -> TriedRule {
     let t = visit.text;
-    let now: Timestamp = console.server.clock().now();
     let hours = |hours: f64| components::grouped(format_args!("{hours:.1}"));
     TriedRule {
         sentence: match (run.sessions, run.ended) {
@@ -777,7 +776,7 @@ async fn try_one(
     };
     match idle_rules::try_out(&console.server, &caller, of_the_rule).await {
         Ok(run) => {
-            let run = tried(&console, &visit, &run);
+            let run = tried(&visit, &run, console.server.clock().now());
             let page = page(&console, &visit, &caller, &one, sent, Some(run));
             responses::page(&console, &visit, StatusCode::OK, &page)
         }

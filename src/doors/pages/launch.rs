@@ -90,7 +90,7 @@ pub struct LaunchPage {
     /// Whether the reader may launch for members of a project.
     pub for_members: bool,
     pub name_hint: String,
-    /// What holds where the field of the maximum runtime stays empty, in the field and below it.
+    /// What holds where the field of the time limit stays empty, in the field and below it.
     pub runtime: UsualRuntime,
     pub preview: Preview,
     /// What is wrong with the fields as they are typed now.
@@ -114,6 +114,10 @@ pub struct LaunchFields {
     pub yields: String,
     /// The same of the start-up.
     pub without_start_up: String,
+    /// The same of the home.
+    pub without_home: String,
+    /// Sessions of this server have a home by themselves.
+    pub has_homes: bool,
     /// The same of sudo.
     pub sudo: String,
     /// A policy of the site allows sudo.
@@ -208,6 +212,7 @@ pub struct LaunchForm {
     priority: String,
     yields: String,
     without_start_up: String,
+    without_home: String,
     sudo: String,
     shm: String,
     disk: String,
@@ -249,6 +254,19 @@ impl LaunchPage {
             "gpu" | "gpu_memory" => !self.has_share(),
             "mig" => !self.has_partitions(),
             _ => false,
+        }
+    }
+
+    /// What the folded part holds for this reader, by name.
+    fn folded(&self) -> String {
+        let titles: Vec<String> = self
+            .texts
+            .iter()
+            .map(|one| one.title.to_lowercase())
+            .collect();
+        match self.form.offers_sudo {
+            true => self.t.launch_more_sudo(titles.join(", ")),
+            false => self.t.launch_more(titles.join(", ")),
         }
     }
 }
@@ -693,6 +711,7 @@ fn understand(visit: &RequestContext, sent: &LaunchForm) -> Result<LaunchRequest
         // The box is not there for the other kind.
         yields: kind == SessionKind::Batch && !sent.yields.is_empty(),
         without_start_up: !sent.without_start_up.is_empty(),
+        without_home: !sent.without_home.is_empty(),
         sudo: !sent.sudo.is_empty(),
         timeout_seconds: None,
         max_runtime_seconds: max_runtime,
@@ -899,6 +918,10 @@ fn again(request: &LaunchRequest) -> LaunchForm {
             true => "1".to_owned(),
             false => String::new(),
         },
+        without_home: match request.without_home {
+            true => "1".to_owned(),
+            false => String::new(),
+        },
         sudo: match request.sudo {
             true => "1".to_owned(),
             false => String::new(),
@@ -1042,6 +1065,7 @@ async fn page(
         &sent.containers,
         &sent.yields,
         &sent.without_start_up,
+        &sent.without_home,
         &sent.sudo,
         &sent.shm,
         &sent.disk,
@@ -1141,6 +1165,8 @@ async fn page(
             priority: sent.priority,
             yields: sent.yields,
             without_start_up: sent.without_start_up,
+            without_home: sent.without_home,
+            has_homes: console.server.gives_homes(),
             offers_sudo: offers_sudo || !sent.sudo.is_empty(),
             sudo: sent.sudo,
             shm: sent.shm,

@@ -30,11 +30,11 @@ use super::authentication::{OptionalPageCaller, PageCaller};
 use super::components::{self, Alert, Choice};
 use super::dialog::{self, DialogForm, DialogPage};
 use super::form_faults::RefusedForm;
-use super::layout::{Nav, PageLayout, Theme};
+use super::layout::{AnnouncementBanner, Nav, PageLayout, Theme};
 use super::request_context::{RequestContext, taste, zones};
 use super::sign_ins::{self, SignInRow};
 use super::table::{self, Pager};
-use super::user::{self, HeldLimit};
+use super::user::{self, HeldLimit, LimitRow};
 use super::{PagesContext, layout, responses};
 use crate::doors::text::{Language, Text, codes};
 
@@ -72,7 +72,7 @@ pub struct MePage {
     /// The newest acts in the user's name: when, what, of what or why, from where.
     pub acts: Vec<OwnActRow>,
     /// What bounds the user in their first project: name, amount and rule.
-    pub limits: Vec<(&'static str, String)>,
+    pub limits: Vec<LimitRow>,
     /// Which notices they get by mail; None where the site sends none.
     pub mail: Option<OwnMail>,
 }
@@ -152,6 +152,28 @@ async fn show(
     .await
 }
 
+/// The banner of the overview for a user whose password an administrator chose. It goes when they close it or choose their
+/// own.
+pub(super) fn assigned_password(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    here: Nav,
+) -> Option<AnnouncementBanner> {
+    let at = match here {
+        Nav::Overview => users::assigned_password(&console.server, caller)?,
+        _ => return None,
+    };
+    let key = format!("password-{}", at.as_millis());
+    let is_closed = visit.closed.split('.').any(|one| one == key);
+    (!is_closed).then(|| AnnouncementBanner {
+        key,
+        is_warning: false,
+        seconds_left: None,
+        text: visit.text.me_password_assigned_there().to_owned(),
+    })
+}
+
 /// What the part of the tokens shows: what was typed as a name, and which page of them.
 #[derive(Default)]
 struct TokenPart {
@@ -219,7 +241,11 @@ async fn shown(
                 true => t.me_password_first(),
                 false => t.me_password_aged(),
             };
-            first.then(|| Alert::warning(why))
+            let assigned = || users::assigned_password(&console.server, caller).is_some();
+            match first {
+                true => Some(Alert::warning(why)),
+                false => assigned().then(|| Alert::warning(t.me_password_assigned())),
+            }
         }),
         who: format!("{} · {role}", caller.name),
         user: caller.name.to_string(),
@@ -361,7 +387,7 @@ fn own_limits(
     visit: &RequestContext,
     limits: &[EffectiveLimitView],
     folders: Option<&StorageView>,
-) -> Vec<(&'static str, String)> {
+) -> Vec<LimitRow> {
     let by_policy = limits.iter().filter_map(|one| {
         let mut keys = LimitKey::ALL.into_iter();
         Some(HeldLimit {
@@ -375,12 +401,14 @@ fn own_limits(
     let mut held: Vec<HeldLimit> = by_policy.collect();
     let folders = folders.and_then(|taken| HeldLimit::of_folders(&held, taken.used, taken.limit));
     held.extend(folders);
-    let mut rows = user::listed(visit, &held);
+    let listed = user::listed(visit, &held).into_iter();
+    let mut rows: Vec<LimitRow> = listed.map(|(_, row)| row).collect();
     let budgets = limits.iter().filter(|one| one.key == GPU_HOURS);
-    rows.extend(budgets.filter_map(|one| {
+    let budgets = budgets.filter_map(|one| {
         let [used, amount] = [one.used, one.limit].map(GpuHours);
         Some(super::budgets::as_limit(visit, used, amount, one.until?))
-    }));
+    });
+    rows.extend(budgets.map(LimitRow::plain));
     rows
 }
 
@@ -515,7 +543,7 @@ async fn make_token(
     let ends = console.server.clock().now().plus_seconds(days * 86_400);
     match tokens::create(&console.server, &caller, &wanted.name, &scopes, Some(ends)).await {
         Ok((token, secret)) => {
-            let place = format!("/me?made={}", token.id);
+            let place = format!("/me?made={}#tokens", token.id);
             console
                 .made_secrets
                 .keep(caller.subject.user, token.id.0, secret);

@@ -345,6 +345,9 @@ fn here(t: Text, f: &PageLayout, hues: &Hues, slice: &sessions::HeldSlice) -> No
     if gpu > GpuShare::ZERO {
         facts.insert(0, presenter::gpu_amount(t, gpu));
     }
+    if let Some(container) = &slice.container {
+        facts.insert(0, container.clone());
+    }
     NodeSessionRow {
         hue: match slice.owner {
             Some(_) => hues.get(&owner),

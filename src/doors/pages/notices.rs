@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use rules::idleness::IdleAction;
-use rules::quota::LimitKey;
+use rules::quota::{LimitKey, PolicyLimits};
 use rules::session::Outcome;
 use rules::units::Timestamp;
 use server::Failure;
@@ -301,7 +301,7 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
         name: match (&notice.about, &notice.name) {
             (NoticeKind::StorageWarned(_), None) => t.folders_own().to_owned(),
             (NoticeKind::StorageWarned(_), Some(project)) => t.folder_owner_of_project(project),
-            (NoticeKind::LimitRaised(..), _) => t.users_limits().to_owned(),
+            (NoticeKind::LimitRaised(limits, _), _) => raised(t, limits),
             (NoticeKind::AccountEnds(_), _) => t.users_account().to_owned(),
             (NoticeKind::SignUpsWait(_), _) => t.sign_ups_title().to_owned(),
             (NoticeKind::ApprovalsWait(_), _) => t.approvals_title().to_owned(),
@@ -316,6 +316,16 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
         },
         unread: notice.unread,
     }
+}
+
+/// Which limits are raised, by their names.
+fn raised(t: Text, limits: &PolicyLimits) -> String {
+    let keys = LimitKey::ALL.into_iter();
+    let named = keys.filter(|key| limits.get(*key).is_some());
+    named
+        .map(|key| key_name(t, key))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// True where the notice is of a request and not of a session.

@@ -55,6 +55,8 @@ pub struct OverviewPage {
     pub view: HistoryView,
     pub ranges: Vec<(String, &'static str, bool)>,
     pub recent: Vec<RecentSession>,
+    /// How many sessions ended today, and how.
+    pub ended: String,
     pub events: Vec<OverviewEvent>,
     pub waiting: Vec<WaitingRow>,
     /// `5 of 202 sessions`; empty where all are shown.
@@ -90,7 +92,10 @@ pub struct FloorPlanRow {
 pub struct Legend {
     pub hue: u8,
     pub name: String,
+    /// Empty for an owner without a share of what is counted.
     pub share: String,
+    /// Where owners stand that have no place here; None for one owner.
+    pub href: Option<&'static str>,
 }
 
 pub struct RecentSession {
@@ -213,13 +218,15 @@ async fn read(
         seen.counts.scheduled + seen.counts.preparing + seen.counts.running + seen.counts.stopping;
     let recent = history::recent(&console.server, caller).await?;
     let mut owners: Vec<(Option<String>, u32)> = Vec::new();
-    // Hundredths of devices where there are any, else of cores.
+    // Hundredths of devices where there are any, else of cores. Who holds cores alone is on the plan as well.
     let cores = seen
         .machines
         .iter()
         .flat_map(|machine| &machine.slices)
-        .filter(|_| devices.items.is_empty())
-        .map(|slice| (&slice.owner, slice.cpu.0));
+        .map(|slice| match devices.items.is_empty() {
+            true => (&slice.owner, slice.cpu.0),
+            false => (&slice.owner, 0),
+        });
     let shares = devices
         .items
         .iter()
@@ -347,6 +354,7 @@ async fn read(
                 },
             )
             .collect(),
+        ended: t.overview_ended_note(seen.counts.ended, seen.counts.failed),
         attention: open_installation(t, wizard::open_place(console, caller).await)
             .into_iter()
             .chain(unwell_rows(t, &unwell))
@@ -403,7 +411,11 @@ fn legend(t: Text, hues: &Hues, mut owners: Vec<(Option<String>, u32)>) -> Vec<L
         .into_iter()
         .map(|(name, sum)| Legend {
             hue: name.as_deref().map_or(8, |name| hues.get(name)),
-            share: presenter::share(CpuShare(sum)),
+            share: match sum {
+                0 => String::new(),
+                sum => presenter::share(CpuShare(sum)),
+            },
+            href: None,
             name: name.unwrap_or_else(|| t.plan_others().to_owned()),
         })
         .collect();
@@ -411,6 +423,7 @@ fn legend(t: Text, hues: &Hues, mut owners: Vec<(Option<String>, u32)>) -> Vec<L
         all.push(Legend {
             hue: 8,
             share: presenter::share(CpuShare(others.iter().map(|(_, sum)| sum).sum())),
+            href: Some("/sessions"),
             name: t.plan_legend_others(others.len() as u64),
         });
     }
@@ -550,7 +563,7 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp)
                 seen.counts.pending as f64,
                 (seen.counts.pending + live) as f64,
             ),
-            t.overview_ended_note(seen.counts.ended, seen.counts.failed),
+            t.overview_running_own(seen.own.waiting),
         ),
     ];
     if !devices.is_empty() {
@@ -593,6 +606,7 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp)
             all.remove(4);
             let percent = components::percent(busy.iter().sum(), busy.len() as f64 * 100.0);
             let note = match gpus::idle_share(devices, now) {
+                GpuShare::ZERO if given == GpuShare::ZERO => t.gpu_figure_none_given().to_owned(),
                 GpuShare::ZERO => t.gpu_figure_none_idle().to_owned(),
                 idle => t.gpu_figure_idle(presenter::gpu_amount(t, idle)),
             };
@@ -676,7 +690,7 @@ mod tests {
         let (words, hue) = told(owners(44));
         assert_eq!(words.len(), 8);
         // 37 users who hold 1.00 to 1.36.
-        assert_eq!(words[7], "37 others 43.66");
+        assert_eq!(words[7], "and 37 more owners 43.66");
         assert_eq!(hue, Some(8), "in the colour of nobody");
         // Whom the reader may not know is one owner without a name.
         let (words, hue) = told(vec![(None, 50)]);

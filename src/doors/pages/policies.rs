@@ -89,6 +89,10 @@ pub struct PolicyPage {
     pub groups: Vec<LimitGroup>,
     /// Launches under it may ask for sudo.
     pub sudo: bool,
+    /// Sessions under it have no inner door.
+    pub no_inner_door: bool,
+    /// Sessions under it have no home by themselves.
+    pub no_home: bool,
     pub uses: Vec<UseRow>,
     pub levels: Vec<Choice>,
     pub subject: String,
@@ -337,6 +341,12 @@ fn cell(visit: &RequestContext, key: &str, policy: &PolicyView) -> TableCell {
                 Some(format!("{}: {value}", key_name(t, key)))
             });
             let mut said: Vec<String> = said.collect();
+            // What a launch gets that names none, for who looks here for it.
+            let is_of_site = policy.uses.iter().any(|one| one.level == PolicyLevel::Site);
+            if is_of_site && limits.runtime_seconds.is_none() {
+                let name = key_name(t, LimitKey::RuntimeSeconds);
+                said.push(format!("{name}: {}", t.common_unlimited()));
+            }
             let networks = &policy.egress.networks;
             if !networks.is_empty() {
                 said.push(format!("{}: {}", t.policies_networks(), networks.join(" ")));
@@ -391,6 +401,8 @@ async fn create(
         limits: LimitsBody::default(),
         egress: EgressBody::default(),
         sudo: false,
+        no_inner_door: false,
+        no_home: false,
     };
     match policies::create(&console.server, &caller, asked).await {
         Ok(made) => {
@@ -522,6 +534,8 @@ async fn page(
         may_change: caller.subject.can(Permission::SystemWrite),
         name: policy.name.clone(),
         sudo: policy.sudo,
+        no_inner_door: policy.no_inner_door,
+        no_home: policy.no_home,
         groups: vec![
             group(LimitKind::Held, t.policies_held(), t.policies_held_lead()),
             group(LimitKind::Each, t.policies_each(), t.policies_each_lead()),
@@ -733,8 +747,10 @@ impl SentPolicy {
                 networks: self.words(NETWORKS),
                 targets: self.words(TARGETS),
             })),
-            // A browser sends the box only where it is ticked.
+            // A browser sends a box only where it is ticked.
             sudo: Some(!self.named("sudo").is_empty()),
+            no_inner_door: Some(!self.named("no_inner_door").is_empty()),
+            no_home: Some(!self.named("no_home").is_empty()),
         })
     }
 

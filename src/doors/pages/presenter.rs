@@ -684,6 +684,7 @@ pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
         "session.resumed" => ("", t.timeline_resumed()),
         rules::codes::SESSION_HELD => ("w", t.timeline_held()),
         rules::codes::SESSION_FOLDER_RIGHT_ENDED => ("w", t.events_folder_right_ended()),
+        rules::codes::SESSION_FOLDER_LEFT_OUT => ("w", t.events_folder_left_out()),
         "session.released" => ("", t.timeline_released()),
         "session.renamed" => ("i", t.timeline_renamed()),
         "session.resized" => ("i", t.timeline_limits()),
@@ -762,7 +763,16 @@ pub fn state_told(t: Text, words: &str) -> Option<String> {
     Some(state.to_owned())
 }
 
-/// The steps of one life, oldest first, each with how long it took until the next.
+/// One line of a timeline before its words are joined to how long it took.
+struct DatedStep<'a> {
+    at: Timestamp,
+    code: &'a str,
+    tone: &'static str,
+    what: String,
+}
+
+/// The steps of one life, oldest first, each with how long it took until the next. How long it ran is by the same two
+/// times as `end` tells it.
 pub fn timeline(
     t: Text,
     clock: &LocalClock,
@@ -770,7 +780,7 @@ pub fn timeline(
     events: &[EventView],
 ) -> Vec<TimelineStep> {
     let node = session.node.as_deref().unwrap_or_default();
-    let told: Vec<(Timestamp, &'static str, String)> = events
+    let mut told: Vec<DatedStep<'_>> = events
         .iter()
         .enumerate()
         // Its connections have a table of their own.
@@ -793,26 +803,67 @@ pub fn timeline(
                     |(tone, what)| (tone, what.to_owned()),
                 ),
             };
-            (event.at, tone, what)
+            DatedStep {
+                at: event.at,
+                code: &event.code,
+                tone,
+                what,
+            }
         })
         .collect();
-    let next: Vec<Option<Timestamp>> = told
+    let ran = session.started_at.zip(session.ended_at);
+    let end = told
         .iter()
-        .skip(1)
-        .map(|(at, ..)| Some(*at))
-        .chain([None])
-        .collect();
-    told.into_iter()
-        .zip(next)
-        .map(|((at, tone, what), next)| TimelineStep {
-            when: clock.second(at),
-            tone,
-            what,
-            took: next.map_or_else(String::new, |next| {
-                components::took(t, next.millis_since(at))
-            }),
+        .rposition(|one| one.code == rules::codes::SESSION_ENDED);
+    if let (Some((start, _)), Some(end)) = (ran, end) {
+        let mut life = told[..end].iter().rev().take_while(|one| !begins(one.code));
+        let seen = life.any(|one| one.code == RUNNING);
+        // A command that is over before its node reports is never seen to run.
+        if !seen && let Some(before) = told[..end].last() {
+            let running = DatedStep {
+                at: start.max(before.at),
+                code: RUNNING,
+                tone: "",
+                what: t.timeline_running().to_owned(),
+            };
+            told.insert(end, running);
+        }
+    }
+    let last_run = told.iter().rposition(|one| one.code == RUNNING);
+    (0..told.len())
+        .map(|place| {
+            let (step, next) = (&told[place], told.get(place + 1));
+            let took = match (next, ran) {
+                (Some(next), Some((start, end)))
+                    if last_run == Some(place) && next.code == rules::codes::SESSION_ENDED =>
+                {
+                    Some(end.millis_since(start))
+                }
+                (Some(next), _) => Some(next.at.millis_since(step.at)),
+                (None, _) => None,
+            };
+            TimelineStep {
+                when: clock.second(step.at),
+                tone: step.tone,
+                what: step.what.clone(),
+                took: took.map_or_else(String::new, |took| components::took(t, took)),
+            }
         })
         .collect()
+}
+
+/// The event of a session that was seen to run.
+const RUNNING: &str = "session.running";
+
+/// Whether a life begins with an event: a launch, or one start more.
+fn begins(code: &str) -> bool {
+    matches!(
+        code,
+        "session.accepted"
+            | rules::codes::SESSION_RESTARTED
+            | rules::codes::SESSION_RESTARTING
+            | rules::codes::SESSION_PREEMPTED
+    )
 }
 
 /// How it ended: verdict, reason, figures. `last_lines` is the end of its log.
@@ -1003,11 +1054,68 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_ran_has_a_row_for_it_and_both_places_tell_the_same_time() {
+        let visit = RequestContext::of(
+            &axum::http::HeaderMap::new(),
+            &axum::http::Extensions::new(),
+            "/".into(),
+        );
+        let t = visit.text;
+        let session: SessionView = serde_json::from_value(serde_json::json!({
+            "id": "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f", "name": "a",
+            "owner": {"id": "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e40", "name": "kim"},
+            "state": "ended", "desired": "run", "kind": "batch", "image": "host", "command": [],
+            "env": {}, "labels": {}, "depends_on": [], "paused": false, "incarnation": 1,
+            "resources": {"cpu": 0.1, "memory": 67_108_864, "shm": 1}, "devices": [],
+            "created_at": "2026-11-22T10:00:00Z", "started_at": "2026-11-22T10:00:00.100Z",
+            "ended_at": "2026-11-22T10:00:00.120Z", "outcome": "succeeded", "generation": 1,
+        }))
+        .expect("a session");
+        let began = session.created_at;
+        let event = |(code, millis): &(&str, i64)| EventView {
+            sequence: 0,
+            at: Timestamp::from_millis(began.as_millis() + millis),
+            actor: "node".into(),
+            topic: "sessions".into(),
+            object: String::new(),
+            code: (*code).into(),
+            before: String::new(),
+            after: String::new(),
+        };
+        let ended = rules::codes::SESSION_ENDED;
+        let unseen = [
+            ("session.accepted", 0),
+            ("session.preparing", 50),
+            (ended, 130),
+        ];
+        let seen = [
+            ("session.accepted", 0),
+            ("session.preparing", 50),
+            (RUNNING, 122),
+            (ended, 130),
+        ];
+        let ran = components::took(t, 20);
+        for events in [&unseen[..], &seen[..]] {
+            let events: Vec<EventView> = events.iter().map(event).collect();
+            let steps = timeline(t, &visit.clock, &session, &events);
+            assert_eq!(steps.len(), 4);
+            assert_eq!(steps[2].what, t.timeline_running());
+            assert_eq!(steps[2].took, ran);
+        }
+        let facts = end(t, &session, None, String::new()).facts;
+        assert!(
+            facts.contains(&(t.ended_ran().to_owned(), ran)),
+            "{facts:?}"
+        );
+    }
+
+    #[test]
     fn an_end_has_the_colour_of_how_it_went() {
         for (reason, tone) in [
             ("Its command ended with 0.", "i"),
             ("It was stopped by mina.", "i"),
             ("It was stopped.", "i"),
+            ("It reached its time limit.", "i"),
             ("It reached its maximum runtime.", "i"),
             ("Its command ended with 3.", "b"),
             ("It was killed at its memory limit of 64 MiB.", "b"),
@@ -1054,6 +1162,7 @@ mod tests {
                 id: None,
                 name: None,
                 owner: None,
+                container: None,
                 mine: false,
                 state: SessionState::Running,
                 paused: false,

@@ -10,9 +10,10 @@ use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
+use rules::fair_share::QueueOrder;
 use rules::permissions::{Permission, Reach, reach};
 use rules::placement::explain::Explanation;
-use rules::policy::SharePolicy;
+use rules::policy::{BackfillMode, SharePolicy};
 use rules::session::SessionState;
 use rules::units::Timestamp;
 use rules::workload::precedence::USUAL_PRIORITY;
@@ -25,7 +26,6 @@ use server::actions::sessions::{
 
 use super::authentication::PageCaller;
 use super::components::{self, Alert, BarRow, Choice};
-use super::fair_share::{backfill_name, order_name};
 use super::hues::Hues;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
@@ -198,6 +198,7 @@ async fn export(
         Ok(queue) => queue,
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
+    let since = t.table_in_utc(t.queue_waits_since());
     let heads = [
         t.queue_place(),
         t.sessions_name(),
@@ -206,7 +207,7 @@ async fn export(
         t.sessions_image(),
         t.queue_asked(),
         t.queue_why(),
-        t.queue_waits_since(),
+        since.as_str(),
     ]
     .map(str::to_owned);
     let rows: Vec<Vec<TableCell>> = queue
@@ -347,8 +348,8 @@ async fn read(
             0 => String::new(),
             more => t.queue_plan_more(more as u64),
         },
-        order: order_name(t, queue.order),
-        backfill: backfill_name(t, queue.backfill),
+        order: order_sentence(t, queue.order),
+        backfill: backfill_sentence(t, queue.backfill),
         own_rules: queue.own_rules,
         axis: [0, 500, 1000].map(|part| match part {
             0 => t.queue_now().to_owned(),
@@ -402,6 +403,25 @@ fn filter(visit: &RequestContext, headers: &HeaderMap, state: &TableState) -> Fi
         examples: examples.into(),
         target: "queue",
         here,
+    }
+}
+
+/// Which session of the queue is next, in one sentence.
+fn order_sentence(t: Text, order: QueueOrder) -> &'static str {
+    match order {
+        QueueOrder::Turns => t.queue_order_turns(),
+        QueueOrder::Fifo => t.queue_order_fifo(),
+        QueueOrder::Lifo => t.queue_order_lifo(),
+        QueueOrder::Drf => t.queue_order_drf(),
+        QueueOrder::Fair => t.queue_order_fair(),
+    }
+}
+
+/// Which session may start before it, in another.
+fn backfill_sentence(t: Text, backfill: BackfillMode) -> &'static str {
+    match backfill {
+        BackfillMode::Strict => t.queue_backfill_strict(),
+        BackfillMode::Timed => t.queue_backfill_timed(),
     }
 }
 

@@ -96,6 +96,14 @@ pub fn see_with(place: &str, notice: &str, name: &str) -> Response {
     ))
 }
 
+/// The same at one part of that page, which says the word itself.
+pub fn see_part_with(place: &str, part: &str, notice: &str, name: &str) -> Response {
+    see(&format!(
+        "{place}?notice={notice}&of={}#{part}",
+        encoded(name)
+    ))
+}
+
 /// A place on this console that a form named; `/` for anything that leads elsewhere.
 pub fn own_place(place: &str) -> &str {
     let inside = place.starts_with('/')

@@ -25,6 +25,7 @@ use server::access::Caller;
 use server::actions::break_glass::{self, SessionEntry};
 use server::actions::session_detail;
 use server::actions::sessions::{self, NodeOverview};
+use server::actions::users::ssh_keys;
 
 use super::authentication::PageCaller;
 use super::awaited::{AwaitedSessions, awaited};
@@ -137,6 +138,8 @@ pub struct SessionDetailPage {
     pub connections: Vec<ConnectionLine>,
     pub neighbours: Vec<BarRow>,
     pub limits: Vec<(String, String)>,
+    /// It has a slice of a real GPU now, which its programs see.
+    pub sees_slice: bool,
     pub limit_cpu: String,
     pub limit_memory: String,
     /// The share as a form takes it back; none where the session has no fraction.
@@ -146,11 +149,18 @@ pub struct SessionDetailPage {
     pub timeline: Vec<TimelineStep>,
     pub why: Vec<CheckRow>,
     pub settings: Vec<(String, String)>,
+    /// What it starts after: the id, and what it is called where the reader may see it.
+    pub after: Vec<(String, Option<String>)>,
     /// Commands that open it from another computer, with their numbers.
     pub remote: Vec<(usize, String)>,
+    /// One of them is of SSH, and the reader has no key for it yet.
+    pub lacks_ssh_key: bool,
     /// The SHA-256 of the program that a user downloads; empty where it is not known.
     pub program: String,
 }
+
+/// The section of the manual on what programs see of a GPU.
+const WHAT_PROGRAMS_SEE: &str = "/docs/gpus#sees";
 
 /// What the page says of a session that is idle.
 pub struct IdleNote {
@@ -420,6 +430,11 @@ async fn read_one(
         .chain(machines(t, &hues, &seen.machines, &session))
         .collect();
     let simulated = session.simulated && session.resources.wants_device();
+    let ssh = console.server.settings().listen_ssh;
+    let lacks_ssh_key = match attachable && ssh.is_some() {
+        true => ssh_keys::list(server, caller).await?.is_empty(),
+        false => false,
+    };
     let frame = layout(console, visit, caller, Nav::Sessions);
     Ok(SessionDetailPage {
         t,
@@ -439,6 +454,11 @@ async fn read_one(
                     span.word()
                 )
             }),
+            // That it was submitted is no news of one that is over; the address may be an old one.
+            notice: match ended && visit.path.contains("notice=launched") {
+                true => None,
+                false => frame.notice.clone(),
+            },
             ..frame.clone()
         },
         alert: watched(t, &session).or_else(|| {
@@ -447,8 +467,11 @@ async fn read_one(
             (simulated && had).then(|| {
                 Alert::warning(match session.state {
                     SessionState::Pending => t.gpu_session_alert_waits(),
+                    SessionState::Ended => t.gpu_session_alert_ended(),
                     _ => t.gpu_session_alert(),
                 })
+                .detail(t.gpu_session_alert_real())
+                .link(WHAT_PROGRAMS_SEE, t.gpu_sees())
             })
         }),
         idle: read
@@ -536,6 +559,7 @@ async fn read_one(
         connections: connections::lines(t, (clock, now), &read.connections),
         neighbours,
         limits: limits(t, &session, devices.policy),
+        sees_slice: running && !session.simulated && !session.devices.is_empty(),
         limit_cpu: given.cpu.to_string(),
         limit_memory: launch::typed_memory(given.memory),
         limit_gpu: fraction(t, &session, &devices.items),
@@ -553,15 +577,20 @@ async fn read_one(
             .into_iter()
             .collect(),
         kept: session.document_kept,
-        settings: settings(t, &session),
+        settings: settings(t, &session, &read.folder_owners),
+        after: read
+            .after
+            .into_iter()
+            .map(|(id, name)| (id.to_string(), name))
+            .collect(),
         remote: match attachable {
             true => {
                 let own = session.owner.id == caller.subject.user;
-                let ssh = console.server.settings().listen_ssh;
                 remote(visit, &session, own, ssh.map(|address| address.port()))
             }
             false => Vec::new(),
         },
+        lacks_ssh_key,
         program,
         id,
     })

@@ -28,7 +28,7 @@ use super::table::{
     self, ColumnDisplay, DataTable, EmptyTable, FilterBar, FilterExample, FilterPicker, RowAction,
     RowMark, TableCell, TableColumn, TableLine, TableState,
 };
-use super::table_answer::{ListPage, answer, file, shorter};
+use super::table_answer::{ListPage, answer, file, name_times, shorter};
 use super::table_choices::view_links;
 use super::{PagesContext, layout, live as stream, presenter, responses};
 use crate::doors::text::{Text, codes};
@@ -115,7 +115,10 @@ pub async fn export(
 ) -> Response {
     let t = visit.text;
     let mut state = TableState::read(PATH, &FILTERS, &asked);
-    let columns = columns(t, true);
+    let mut columns = columns(t, true);
+    // A file is read later: it says when, not how long ago.
+    let times = [("age", t.users_created()), ("ended", t.sessions_ended_at())];
+    name_times(t, &mut columns, &times);
     state.choose_columns("sessions", &columns, &asked, &headers, &visit);
     let rows = match session_table::export(&console.server, &caller, &query(&state)).await {
         Ok(rows) => rows,
@@ -130,9 +133,14 @@ pub async fn export(
         &columns,
         &rows,
         |session, key| match key {
-            // A file is read later: it says when, not how long ago.
             "age" => TableCell::text(session.created_at.to_string()),
+            "ended" => {
+                let at = session.ended_at;
+                TableCell::text(at.map_or_else(String::new, |at| at.to_string()))
+            }
             "name" => TableCell::text(session.name.as_str()),
+            "command" => TableCell::text(session.command.join(" ")),
+            "labels" => TableCell::text(labels(session)),
             key => cell(&visit, key, session, policy, None, None, now),
         },
     )
@@ -647,13 +655,7 @@ fn cell(
             true => TableCell::Empty,
             false => TableCell::Code(shortened(&session.command.join(" "))),
         },
-        "labels" => {
-            let labels = session.labels.iter();
-            let labels: Vec<String> = labels
-                .map(|(name, value)| format!("{name}={value}"))
-                .collect();
-            TableCell::text(shortened(&labels.join(" ")))
-        }
+        "labels" => TableCell::text(shortened(&labels(session))),
         "exit" => TableCell::text(
             session
                 .exit_code
@@ -673,6 +675,14 @@ fn cell(
         "age" => TableCell::text(components::span(t, now.seconds_since(session.created_at))),
         _ => TableCell::Empty,
     }
+}
+
+fn labels(session: &SessionView) -> String {
+    let labels = session.labels.iter();
+    let labels: Vec<String> = labels
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    labels.join(" ")
 }
 
 /// Letters of a command or of labels that a row shows; all of them stand on the session's page.

@@ -48,6 +48,8 @@ pub struct SettingGroup {
     pub title: &'static str,
     /// A form below it sends a test mail.
     pub tries_mail: bool,
+    /// What came of the trial, said at its form, where the reader is; empty for all other pages.
+    pub tried: String,
     pub rows: Vec<SettingRow>,
 }
 
@@ -88,7 +90,9 @@ const GROUPS: [(&str, &[&str]); 12] = [
         &[
             "cpu",
             "memory",
+            "pool_size",
             "host_environment",
+            "homes",
             "reservation_notice_hours",
             "keep_days",
         ],
@@ -225,6 +229,8 @@ pub struct SettingsQuery {
     changed: String,
     /// The key that was just changed.
     of: String,
+    /// The word of what was just done.
+    notice: String,
 }
 
 impl SettingsQuery {
@@ -285,7 +291,7 @@ pub async fn change(
     let asked = SettingsQuery {
         q: form.q,
         changed: form.changed,
-        of: String::new(),
+        ..SettingsQuery::default()
     };
     let done = match form.act.as_str() {
         "undo" => settings::undo(server, &caller, &key, Real).await,
@@ -369,6 +375,11 @@ pub fn page(
     let is_shown = GROUPS
         .iter()
         .any(|(_, keys)| keys.contains(&asked.of.as_str()));
+    // A trial leads to the whole page, where no filter leaves its group out.
+    let mut tried = match asked.notice.starts_with("mail-") && asked.q.is_empty() {
+        true => f.notice.take().unwrap_or_default(),
+        false => String::new(),
+    };
     let mut said = match is_shown {
         true => f.notice.take(),
         false => None,
@@ -396,6 +407,10 @@ pub fn page(
             id: format!("group-{name}"),
             title: group(t, name),
             tries_mail: *name == "mail",
+            tried: match *name {
+                "mail" => std::mem::take(&mut tried),
+                _ => String::new(),
+            },
             rows: keys.iter().filter_map(&mut row).collect(),
         })
         .filter(|group| !group.rows.is_empty())
@@ -457,7 +472,7 @@ fn row(t: Text, standing: &SettingStanding, typed: Option<String>) -> SettingRow
         "gpu_spreading" => &["pack", "spread", "roundrobin"],
         "second_factor" => &["optional", "required"],
         "sign_ins_full" => &["end-oldest", "refuse"],
-        "log_json" | "password_change_first" | "ldap_start_tls" => &["true", "false"],
+        "homes" | "log_json" | "password_change_first" | "ldap_start_tls" => &["true", "false"],
         _ => &[],
     };
     SettingRow {
@@ -531,8 +546,10 @@ fn name(t: Text, key: &str) -> &'static str {
         "listen_ssh" => t.setting_name_listen_ssh(),
         "tls" => t.setting_name_tls(),
         "host_environment" => t.setting_name_host_environment(),
+        "homes" => t.setting_name_homes(),
         "cpu" => t.setting_name_cpu(),
         "memory" => t.setting_name_memory(),
+        "pool_size" => t.setting_name_pool_size(),
         "simulate_gpus" => t.setting_name_simulate_gpus(),
         "driver_root" => t.setting_name_driver_root(),
         "gpu_mode" => t.setting_name_gpu_mode(),
@@ -631,8 +648,10 @@ fn about(t: Text, key: &str) -> &'static str {
         "listen_ssh" => t.setting_listen_ssh(),
         "tls" => t.setting_tls(),
         "host_environment" => t.setting_host_environment(),
+        "homes" => t.setting_homes(),
         "cpu" => t.setting_cpu(),
         "memory" => t.setting_memory(),
+        "pool_size" => t.setting_pool_size(),
         "simulate_gpus" => t.setting_simulate_gpus(),
         "driver_root" => t.setting_driver_root(),
         "gpu_mode" => t.setting_gpu_mode(),

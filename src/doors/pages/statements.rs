@@ -93,6 +93,17 @@ pub struct PriceForm {
     pub whose: String,
 }
 
+/// What is read of closed months for the page.
+#[derive(Default)]
+pub(super) struct ReadStatements {
+    pub(super) closed: Vec<ClosedMonthView>,
+    pub(super) found: Option<StatementView>,
+    /// The statement of all that the reader sees, where a part of it was chosen.
+    pub(super) whole: Option<StatementView>,
+    pub(super) next: Option<NextClose>,
+    pub(super) prices: Option<PriceForm>,
+}
+
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct TypedMonth {
@@ -209,7 +220,7 @@ async fn read(
     typed: Option<&PriceForm>,
 ) -> Result<StatementsPage, Failure> {
     let t = visit.text;
-    let mut state = TableState::read(PATH, &FILTERS, asked);
+    let state = TableState::read(PATH, &FILTERS, asked);
     let closed = statements::months(&console.server, caller).await?;
     let wanted = query(&state);
     let found = match closed.is_empty() {
@@ -230,7 +241,8 @@ async fn read(
     let is_administrator = caller.subject.can(Permission::SystemWrite);
     let (next, prices) = match is_administrator {
         true => {
-            let next = next_close(console, t, caller).await?;
+            let next = statements::next(&console.server, caller).await?;
+            let next = next.map(|next| next_close(t, &next));
             let kept = statements::prices(&console.server, caller).await?;
             let kept = PriceForm {
                 gpu_hour: shown_price(&kept.currency, kept.gpu_hour),
@@ -245,6 +257,35 @@ async fn read(
         }
         false => (None, None),
     };
+    let read = ReadStatements {
+        closed,
+        found,
+        whole,
+        next,
+        prices,
+    };
+    let f = layout(console, visit, caller, Nav::Usage);
+    Ok(page(visit, f, caller.name.as_str(), headers, asked, read))
+}
+
+/// The page of what was read, for the reader of that name. O(lines of the month).
+pub(super) fn page(
+    visit: &RequestContext,
+    f: PageLayout,
+    reader: &str,
+    headers: &HeaderMap,
+    asked: &[(String, String)],
+    read: ReadStatements,
+) -> StatementsPage {
+    let t = visit.text;
+    let ReadStatements {
+        closed,
+        found,
+        whole,
+        next,
+        prices,
+    } = read;
+    let mut state = TableState::read(PATH, &FILTERS, asked);
     let month = found
         .as_ref()
         .map_or(String::new(), |found| found.month.clone());
@@ -275,10 +316,10 @@ async fn read(
     };
     let total = items.len() as u64;
     let whose = state.filter("whose");
-    let subjects = subjects(t, whole.as_ref().or(found.as_ref()), caller, whose);
-    Ok(StatementsPage {
+    let subjects = subjects(t, whole.as_ref().or(found.as_ref()), reader, whose);
+    StatementsPage {
         t,
-        f: layout(console, visit, caller, Nav::Usage),
+        f,
         months: months(&closed, &month),
         subject: subject(t, &subjects, whose),
         subjects,
@@ -295,7 +336,7 @@ async fn read(
             .unwrap_or_default(),
         table: DataTable::new(t, &state, &columns, "", rows, total, empty),
         month,
-    })
+    }
 }
 
 fn shown_price(currency: &str, price: String) -> String {
@@ -305,39 +346,32 @@ fn shown_price(currency: &str, price: String) -> String {
     }
 }
 
-async fn next_close(
-    console: &PagesContext,
-    t: Text,
-    caller: &Caller,
-) -> Result<Option<NextClose>, Failure> {
-    let next = statements::next(&console.server, caller).await?;
-    Ok(next.map(|next| {
-        let month = next.month.to_string();
-        match (next.is_over(), next.is_first) {
-            (true, true) => NextClose {
-                title: t.statements_first().to_owned(),
-                lead: t.statements_first_lead().to_owned(),
-                href: String::new(),
-                go: t.statements_first_go().to_owned(),
-                months: first_months(&next),
-                zones: zones(&next.time_zone),
+pub(super) fn next_close(t: Text, next: &NextMonth) -> NextClose {
+    let month = next.month.to_string();
+    match (next.is_over(), next.is_first) {
+        (true, true) => NextClose {
+            title: t.statements_first().to_owned(),
+            lead: t.statements_first_lead().to_owned(),
+            href: String::new(),
+            go: t.statements_first_go().to_owned(),
+            months: first_months(next),
+            zones: zones(&next.time_zone),
+        },
+        (is_over, _) => NextClose {
+            title: t.statements_next(&month),
+            lead: match is_over {
+                true => t.statements_next_lead(&next.time_zone),
+                false => t.statements_next_later(&next.time_zone),
             },
-            (is_over, _) => NextClose {
-                title: t.statements_next(&month),
-                lead: match is_over {
-                    true => t.statements_next_lead(&next.time_zone),
-                    false => t.statements_next_later(&next.time_zone),
-                },
-                href: match is_over {
-                    true => format!("{CLOSE}?month={month}"),
-                    false => String::new(),
-                },
-                go: t.statements_close(&month),
-                months: Vec::new(),
-                zones: Vec::new(),
+            href: match is_over {
+                true => format!("{CLOSE}?month={month}"),
+                false => String::new(),
             },
-        }
-    }))
+            go: t.statements_close(&month),
+            months: Vec::new(),
+            zones: Vec::new(),
+        },
+    }
 }
 
 /// The months that may be closed first, newest first; the first with use is chosen.
@@ -364,11 +398,8 @@ fn months(closed: &[ClosedMonthView], chosen: &str) -> Vec<Choice> {
 }
 
 /// All that the reader sees, themselves, and the projects and domains of which they see all.
-fn subjects(t: Text, found: Option<&StatementView>, caller: &Caller, chosen: &str) -> Vec<Choice> {
-    let own = (
-        format!("user:{}", caller.name.as_str()),
-        caller.name.as_str().to_owned(),
-    );
+fn subjects(t: Text, found: Option<&StatementView>, reader: &str, chosen: &str) -> Vec<Choice> {
+    let own = (format!("user:{reader}"), reader.to_owned());
     let totals = found.map_or(&[][..], |found| found.totals.as_slice());
     let of_totals = totals
         .iter()

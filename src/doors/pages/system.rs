@@ -230,7 +230,13 @@ pub async fn try_sources(
     let wrong: Vec<String> = tried
         .iter()
         .filter(|one| !one.works)
-        .map(|one| format!("{}: {}", one.source, one.problem))
+        .map(|one| {
+            format!(
+                "{}: {}",
+                one.source,
+                codes::stored(visit.text, &one.problem)
+            )
+        })
         .collect();
     let all: Vec<&str> = tried.iter().map(|one| one.source.as_str()).collect();
     let (word, of) = match (tried.is_empty(), wrong.is_empty()) {
@@ -260,13 +266,13 @@ pub async fn try_mail(
     };
     let (word, said) = match mail::test(&console.server, &caller, asked).await {
         Ok(trial) if trial.works => ("mail-works", trial.answer),
-        Ok(trial) => ("mail-fails", trial.problem),
+        Ok(trial) => ("mail-fails", codes::stored(visit.text, &trial.problem)),
         Err(Failure::Refusal(refusal)) if is_of_mail(&refusal) => {
             ("mail-fails", codes::refusal(visit.text, &refusal))
         }
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
-    responses::see_with("/system/settings", word, &said)
+    responses::see_part_with("/system/settings", "mail-trial", word, &said)
 }
 
 /// `POST /system/settings/mail-retry`: sends again what the mail server refused for good.
@@ -276,7 +282,7 @@ pub async fn retry_mail(
     PageCaller(caller): PageCaller,
 ) -> Response {
     match mail::retry(&console.server, &caller).await {
-        Ok(_) => responses::see_with("/system/settings", "mail-retried", ""),
+        Ok(_) => responses::see_part_with("/system/settings", "mail-trial", "mail-retried", ""),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
 }
@@ -435,9 +441,19 @@ fn past_failure(visit: &RequestContext, standing: &BackupStanding) -> Option<Ale
     let title = visit.text.backups_failed(visit.clock.date(failure.at));
     Some(
         Alert::bad(title)
-            .detail(codes::refusal(visit.text, &refusal))
+            .detail(told_fault(visit.text, &refusal))
             .code(failure.code.clone()),
     )
+}
+
+/// Why no backup can be made, as the page says it that has the fields of the passphrase.
+fn told_fault(t: Text, fault: &Refusal) -> String {
+    match fault.code.as_str() {
+        rules::codes::BACKUP_PASSPHRASE_UNREADABLE => {
+            t.backups_passphrase_unreadable(fault.text.as_str())
+        }
+        _ => codes::refusal(t, fault),
+    }
 }
 
 fn backups_of(visit: &RequestContext, standing: &BackupStanding, now: Timestamp) -> BackupOverview {
@@ -483,7 +499,7 @@ fn backups_of(visit: &RequestContext, standing: &BackupStanding, now: Timestamp)
             passphrase_fault: standing
                 .passphrase_fault
                 .as_ref()
-                .map_or_else(String::new, |fault| codes::refusal(t, fault)),
+                .map_or_else(String::new, |fault| told_fault(t, fault)),
             open: standing.directory.is_none()
                 || standing.passphrase_fault.is_some()
                 || visit.refused.is_some(),

@@ -10,6 +10,7 @@ use super::request_context::RequestContext;
 use super::table::{TableCell, TableColumn, TableState};
 use super::table_csv::csv;
 use super::{PagesContext, responses};
+use crate::doors::text::Text;
 
 /// The list, and the stream that follows its filter from now on.
 #[derive(Template)]
@@ -70,6 +71,16 @@ pub(super) fn answer<P: ListPage>(
         response.headers_mut().insert("hx-replace-url", address);
     }
     response
+}
+
+/// Names the columns of a file that hold a time: what it is the time of, and that it is in UTC. Each time is given by the
+/// key of its column.
+pub(super) fn name_times(t: Text, columns: &mut [TableColumn], times: &[(&str, &str)]) {
+    for column in columns {
+        if let Some((_, what)) = times.iter().find(|(key, _)| *key == column.key) {
+            column.name = t.table_in_utc(what);
+        }
+    }
 }
 
 /// The rows as a file named `name.csv`, with the columns that are shown. `cell` gives a field as a file tells it.

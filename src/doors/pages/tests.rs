@@ -5,21 +5,33 @@
 mod agreement;
 mod gone;
 mod lint;
+mod pictured;
 mod sample;
 mod whole;
 mod words;
 
 use askama::Template as _;
+use serde_json::json;
+use server::actions::settings::SettingStanding;
 
-use super::assets;
+use super::layout::PageLayout;
+use super::{assets, settings};
 use crate::doors::text::{Language, Text};
 
 const LANGUAGES: [Language; 2] = [Language::English, Language::Korean];
 
+/// The sample world, and pages at greater counts, which have no budget of bytes.
+fn every_page(language: Language) -> impl Iterator<Item = (String, String)> {
+    let t = Text::new(language);
+    let sampled = sample::pages(t).into_iter();
+    let named = sampled.map(|(name, html)| (name.to_owned(), html));
+    named.chain(pictured::pages(t))
+}
+
 #[test]
 fn every_page_keeps_the_rules_of_markup() {
     for language in LANGUAGES {
-        for (name, html) in sample::pages(Text::new(language)) {
+        for (name, html) in every_page(language) {
             let faults = lint::page(&html);
             assert!(
                 faults.is_empty(),
@@ -70,8 +82,34 @@ fn who_only_reads_settings_has_no_button_that_sends_mail() {
 }
 
 #[test]
+fn what_came_of_a_test_mail_is_said_at_its_form() {
+    let f = PageLayout {
+        notice: Some("it was sent".to_owned()),
+        ..sample::settings_page(Text::default()).f
+    };
+    let standing = SettingStanding {
+        key: "mail_server",
+        variable: "FARDEL_MAIL_SERVER",
+        needs_restart: false,
+        value: None,
+        default: None,
+        waiting: None,
+        source: None,
+        may_change: true,
+        undo: None,
+    };
+    let asked = serde_json::from_value(json!({"notice": "mail-works"})).expect("a query");
+    let mut page = settings::page(f, &[standing], &asked, None, String::new());
+    page.may_send_mail = true;
+    let html = page.render().expect("sample renders");
+    assert_eq!(html.matches("it was sent").count(), 1, "{html}");
+    let said = html.find("it was sent").expect("it is said");
+    assert!(said < html.find("id=\"mail-trial\"").expect("the form"));
+}
+
+#[test]
 fn korean_pages_speak_korean() {
-    for (name, html) in sample::pages(Text::new(Language::Korean)) {
+    for (name, html) in every_page(Language::Korean) {
         assert!(html.contains("<html lang=\"ko\""), "{name}");
         // Every English sentence of the menu would betray a text outside the catalogue.
         for english in [
@@ -108,7 +146,7 @@ fn pages_are_written_for_the_browser_when_asked() {
     for language in LANGUAGES {
         let place = folder.join(language.code());
         std::fs::create_dir_all(&place).expect("folder");
-        for (name, html) in sample::pages(Text::new(language)) {
+        for (name, html) in every_page(language) {
             std::fs::write(place.join(format!("{name}.html")), html).expect("page");
         }
     }

@@ -66,7 +66,9 @@ pub struct UserPage {
     pub scopes: ChoiceField,
     pub offered: Vec<Choice>,
     /// What they may hold and have waiting.
-    pub limits: Vec<(&'static str, String)>,
+    pub limits: Vec<LimitRow>,
+    /// Where a policy is begun for them; empty for who changes none.
+    pub policy_href: String,
     pub live: Vec<UserSessionRow>,
     pub more: u64,
     pub sessions_href: String,
@@ -77,6 +79,24 @@ pub struct UserPage {
     pub view: HistoryView,
     pub ranges: Vec<(String, &'static str, bool)>,
     pub csv: String,
+}
+
+/// One limit as it stands in a list.
+pub struct LimitRow {
+    pub name: &'static str,
+    pub value: String,
+    /// Where it is raised for a time; empty where none can be raised, or not by the reader.
+    pub raise: String,
+}
+
+impl LimitRow {
+    pub(super) fn plain((name, value): (&'static str, String)) -> Self {
+        Self {
+            name,
+            value,
+            raise: String::new(),
+        }
+    }
 }
 
 /// A session of theirs that has not ended.
@@ -249,6 +269,7 @@ async fn read(
     let here = format!("{PATH}/{}", encoded(&name));
     let roles = tenancy::grants(server, caller, id).await?;
     let may_change = caller.subject.can(Permission::UsersWrite);
+    let may_raise = caller.subject.can(Permission::SystemWrite);
     Ok(UserPage {
         t,
         f: layout(console, visit, caller, Nav::Users),
@@ -276,7 +297,11 @@ async fn read(
             true => user_roles::scopes(console, visit, caller).await?,
             false => ChoiceField::default(),
         },
-        limits: limits(visit, &profile),
+        limits: limits(visit, &profile, may_raise),
+        policy_href: match may_raise {
+            true => format!("/policies/new?subject=user:{}", encoded(&name)),
+            false => String::new(),
+        },
         more: live.estimated_total.saturating_sub(live.items.len() as u64),
         live: live
             .items
@@ -365,14 +390,8 @@ fn facts(
     ]
 }
 
-fn limits(visit: &RequestContext, profile: &UserProfile) -> Vec<(&'static str, String)> {
-    let t = visit.text;
-    // The setting of the machine, beside what policies say.
-    let setting = profile.gpus.map(super::gpus::share);
-    let mut rows: Vec<(&'static str, String)> = setting
-        .map(|gpus| (t.users_limit_gpus(), gpus))
-        .into_iter()
-        .collect();
+/// The limits that hold for the account, whether a policy says them or they are built in.
+pub(super) fn held(profile: &UserProfile) -> Vec<HeldLimit> {
     let mut held: Vec<HeldLimit> = profile
         .limits
         .iter()
@@ -386,11 +405,31 @@ fn limits(visit: &RequestContext, profile: &UserProfile) -> Vec<(&'static str, S
         .collect();
     let folders = &profile.folders;
     held.extend(HeldLimit::of_folders(&held, folders.used, folders.limit));
-    rows.extend(listed(visit, &held));
-    rows.extend(profile.budgets.iter().filter_map(|one| {
+    held
+}
+
+fn limits(visit: &RequestContext, profile: &UserProfile, may_raise: bool) -> Vec<LimitRow> {
+    let t = visit.text;
+    // The setting of the machine, beside what policies say.
+    let setting = profile.gpus.map(super::gpus::share);
+    let setting = setting.map(|gpus| LimitRow::plain((t.users_limit_gpus(), gpus)));
+    let mut rows: Vec<LimitRow> = setting.into_iter().collect();
+    let name = encoded(profile.user.name.as_str());
+    rows.extend(listed(visit, &held(profile)).into_iter().map(|(key, row)| {
+        let raises = may_raise && profile.raisable.get(key).is_some();
+        LimitRow {
+            raise: match raises {
+                true => format!("/allowances?subject={name}&key={}", key.word()),
+                false => String::new(),
+            },
+            ..row
+        }
+    }));
+    let budgets = profile.budgets.iter().filter_map(|one| {
         let [used, amount] = [one.used, one.limit].map(GpuHours);
         Some(super::budgets::as_limit(visit, used, amount, one.until?))
-    }));
+    });
+    rows.extend(budgets.map(LimitRow::plain));
     rows
 }
 
@@ -430,22 +469,25 @@ const ASKED_ABOUT: [LimitKey; 6] = [
     LimitKey::FolderBytes,
 ];
 
-/// The limits of a user, by name: those that are asked about first, with "no limit" where there is none.
-pub(super) fn listed(visit: &RequestContext, held: &[HeldLimit]) -> Vec<(&'static str, String)> {
-    let t = visit.text;
-    let name = |key| policies::key_name(t, key);
-    let first = ASKED_ABOUT.into_iter().map(|key| {
-        let found = held.iter().find(|one| one.key == key);
-        let told = found.map(|one| told_limit(visit, one));
-        (
-            name(key),
-            told.unwrap_or_else(|| t.common_unlimited().to_owned()),
-        )
-    });
-    let others = held.iter().filter(|one| !ASKED_ABOUT.contains(&one.key));
-    first
-        .chain(others.map(|one| (name(one.key), told_limit(visit, one))))
-        .collect()
+/// The limits of a user by key: those that are asked about first, with "no limit" where there is none.
+pub(super) fn listed(visit: &RequestContext, held: &[HeldLimit]) -> Vec<(LimitKey, LimitRow)> {
+    let others = held.iter().map(|one| one.key);
+    let others = others.filter(|key| !ASKED_ABOUT.contains(key));
+    let keys = ASKED_ABOUT.into_iter().chain(others);
+    keys.map(|key| {
+        let told = told_of(visit, held, key);
+        let row = LimitRow::plain((policies::key_name(visit.text, key), told));
+        (key, row)
+    })
+    .collect()
+}
+
+/// What is told of one limit: that there is none, or as `told_limit`.
+pub(super) fn told_of(visit: &RequestContext, held: &[HeldLimit], key: LimitKey) -> String {
+    match held.iter().find(|one| one.key == key) {
+        Some(one) => told_limit(visit, one),
+        None => visit.text.common_unlimited().to_owned(),
+    }
 }
 
 /// How much of a limit is used, by which policy it holds, until when an allowance raises it and what holds then.
@@ -467,7 +509,7 @@ fn told_limit(visit: &RequestContext, limit: &HeldLimit) -> String {
             let time = visit.clock.date(until);
             format!(" · {}", t.allowances_until_at(time))
         }
-        ("", None) => String::new(),
+        ("", None) => format!(" · {}", t.system_built_in()),
         (name, None) => format!(" · {}", t.policies_by(name)),
     };
     format!("{amount}{rule}")

@@ -25,7 +25,7 @@ use super::table::{
     self, ColumnDisplay, DataTable, EmptyTable, FilterBar, RowAction, TableCell, TableColumn,
     TableLine, TableState,
 };
-use super::table_answer::{ListPage, answer, file, shorter};
+use super::table_answer::{ListPage, answer, file, name_times, shorter};
 use super::table_choices::{FilterWords, filter_bar};
 use super::{PagesContext, layout, responses};
 use crate::doors::text::{Text, codes};
@@ -113,7 +113,9 @@ async fn export(
         Ok(known) => known,
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
-    let columns = columns(visit.text);
+    let t = visit.text;
+    let mut columns = columns(t);
+    name_times(t, &mut columns, &[("created", t.users_created())]);
     let mut state = TableState::read(PATH, &FILTERS, &asked);
     state.choose_columns("users", &columns, &asked, &headers, &visit);
     let rows = chosen(&state, known);

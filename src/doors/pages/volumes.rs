@@ -1,19 +1,23 @@
-//! `/storage`: the volumes that folders lie on, with their room and their state, a form that adds one, and the question before
-//! one is forgotten. Decides nothing.
+//! `/storage`: how the box's own disk holds folders to their limits, with its pool and a form that makes it larger; the volumes
+//! that folders lie on, with their room and their state, a form that adds one, and the question before one is forgotten.
+//! Decides nothing.
 
+use api::storage::{PoolSizeBody, PoolView};
 use api::volumes::{NewVolumeBody, VolumeView};
 use askama::Template;
 use axum::Router;
 use axum::extract::{Form, Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
 use rules::permissions::Permission;
+use rules::storage::StorageEnforcement;
+use rules::units::Bytes;
 use rules::volume::VolumeState;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::volumes;
+use server::actions::{pool, volumes};
 
 use super::authentication::PageCaller;
 use super::components;
@@ -26,6 +30,7 @@ use super::{PagesContext, layout, responses};
 use crate::doors::text::Text;
 
 const PATH: &str = "/storage";
+const POOL: &str = "/storage/pool";
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/volumes.html")]
@@ -35,8 +40,44 @@ pub struct VolumesPage {
     pub rows: Vec<VolumeLine>,
     /// What was typed; None for those who only look.
     pub form: Option<NewVolumeForm>,
+    /// The box's own disk; None for those who may not know.
+    pub own: Option<OwnDiskRow>,
     /// What users take; None for those who may not know.
     pub used: Option<StorageUseRows>,
+}
+
+/// How the box's own disk holds folders to their limits.
+pub struct OwnDiskRow {
+    pub held: &'static str,
+    /// The pool; None where there is none.
+    pub pool: Option<PoolRow>,
+    /// Folders are to lie in a pool that is not made yet.
+    pub is_to_come: bool,
+}
+
+/// The pool, in words.
+pub struct PoolRow {
+    pub room: String,
+    pub percent: u8,
+    pub disk: String,
+    /// The largest that it can be made; empty where it cannot grow, and for those who may not make it.
+    pub most: String,
+    /// What was typed.
+    pub typed: String,
+}
+
+/// The field of a new size, as it was typed.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct PoolSizeForm {
+    pub bytes: String,
+}
+
+/// What was typed on this page.
+#[derive(Default)]
+struct Typed {
+    volume: NewVolumeForm,
+    size: PoolSizeForm,
 }
 
 /// One volume.
@@ -70,11 +111,14 @@ pub struct NewVolumeForm {
     pub domains: String,
     /// Names of projects, the same way.
     pub projects: String,
+    /// Of a file system without id-mapped mounts.
+    pub mapped_user: String,
 }
 
 pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/storage", get(show).post(make))
+        .route("/storage/pool", post(grow))
         .route("/storage/{id}/remove", get(ask).post(remove))
 }
 
@@ -83,7 +127,7 @@ async fn show(
     visit: RequestContext,
     PageCaller(caller): PageCaller,
 ) -> Response {
-    match read(&console, &visit, &caller, NewVolumeForm::default()).await {
+    match read(&console, &visit, &caller, Typed::default()).await {
         Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => super::failed(&console, &visit, &caller, Nav::Storage, &failure),
     }
@@ -93,19 +137,58 @@ async fn read(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
-    form: NewVolumeForm,
+    typed: Typed,
 ) -> Result<VolumesPage, Failure> {
     let all = volumes::list(&console.server, caller).await?;
     let used = storage_use::read(console, visit, caller).await?;
     let may_change = caller.subject.can(Permission::SystemWrite);
+    let own = match caller.subject.can(Permission::SystemRead) {
+        true => {
+            let size = may_change.then_some(typed.size);
+            // A pool that cannot be reached takes nothing else from the page.
+            let seen = pool::get(&console.server, caller).await.ok();
+            seen.map(|seen| own_disk(visit, &seen, size))
+        }
+        false => None,
+    };
     let rows = all.into_iter().map(|one| line(visit, one, may_change));
     Ok(VolumesPage {
         t: visit.text,
         f: layout(console, visit, caller, Nav::Storage),
         rows: rows.collect(),
-        form: may_change.then_some(form),
+        form: may_change.then_some(typed.volume),
+        own,
         used,
     })
+}
+
+/// `typed`: None for those who may not make the pool larger.
+fn own_disk(visit: &RequestContext, seen: &PoolView, typed: Option<PoolSizeForm>) -> OwnDiskRow {
+    let t = visit.text;
+    let size = |bytes: Option<u64>| components::size(bytes.unwrap_or_default());
+    let pool = seen.size.map(|all| {
+        let can_grow = seen.most.is_some_and(|most| most > all) && typed.is_some();
+        PoolRow {
+            room: t.volumes_pool_room(size(seen.used), size(seen.size), size(seen.promised)),
+            percent: components::percent(seen.used.unwrap_or_default() as f64, all as f64),
+            disk: t.volumes_pool_disk(size(seen.disk_free), size(seen.disk_total)),
+            most: match can_grow {
+                true => size(seen.most),
+                false => String::new(),
+            },
+            typed: typed.unwrap_or_default().bytes,
+        }
+    });
+    OwnDiskRow {
+        held: match seen.enforcement {
+            StorageEnforcement::Native => t.volumes_held_native(),
+            StorageEnforcement::Pool => t.volumes_held_pool(),
+            StorageEnforcement::Image => t.volumes_held_image(),
+            StorageEnforcement::Counted => t.volumes_counted(),
+        },
+        is_to_come: seen.enforcement == StorageEnforcement::Pool && pool.is_none(),
+        pool,
+    }
 }
 
 fn line(visit: &RequestContext, one: VolumeView, may_change: bool) -> VolumeLine {
@@ -128,6 +211,10 @@ fn line(visit: &RequestContext, one: VolumeView, may_change: bool) -> VolumeLine
         (None, _) => String::new(),
         (Some(_), true) => t.volumes_everyone().to_owned(),
         (Some(_), false) => named.join(", "),
+    };
+    let access = match &one.mapped_user {
+        Some(user) => format!("{access} · {}", t.volumes_mapped(user)),
+        None => access,
     };
     VolumeLine {
         here: format!("{PATH}/{}", one.id),
@@ -160,6 +247,7 @@ async fn make(
         path: form.path.trim().to_owned(),
         domains: words(&form.domains),
         projects: words(&form.projects),
+        mapped_user: Some(form.mapped_user.trim().to_owned()).filter(|user| !user.is_empty()),
     };
     let refusal = match volumes::create(&console.server, &caller, asked, None).await {
         Ok(made) => return responses::see_with(PATH, "volume-added", &made.value.name),
@@ -168,7 +256,45 @@ async fn make(
     };
     let shown = RefusedForm::new(visit.text, PATH, &refusal).otherwise_at("path");
     let visit = visit.refusing(shown);
-    match read(&console, &visit, &caller, form).await {
+    let typed = Typed {
+        volume: form,
+        ..Typed::default()
+    };
+    match read(&console, &visit, &caller, typed).await {
+        Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
+        Err(failure) => super::failed(&console, &visit, &caller, Nav::Storage, &failure),
+    }
+}
+
+/// `POST /storage/pool`: makes the pool larger.
+async fn grow(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Form(form): Form<PoolSizeForm>,
+) -> Response {
+    let grown = match Bytes::parse(&form.bytes) {
+        Ok(size) => {
+            let asked = PoolSizeBody { bytes: size.0 };
+            pool::grow(&console.server, &caller, asked).await
+        }
+        Err(refusal) => Err(refusal.at("/bytes").into()),
+    };
+    let refusal = match grown {
+        Ok(pool) => {
+            let size = components::size(pool.size.unwrap_or_default());
+            return responses::see_with(PATH, "pool-grown", &size);
+        }
+        Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemWrite) => refusal,
+        Err(failure) => return super::failed(&console, &visit, &caller, Nav::Storage, &failure),
+    };
+    let shown = RefusedForm::new(visit.text, POOL, &refusal).otherwise_at("bytes");
+    let visit = visit.refusing(shown);
+    let typed = Typed {
+        size: form,
+        ..Typed::default()
+    };
+    match read(&console, &visit, &caller, typed).await {
         Ok(page) => responses::page(&console, &visit, responses::status(&refusal), &page),
         Err(failure) => super::failed(&console, &visit, &caller, Nav::Storage, &failure),
     }

@@ -23,7 +23,7 @@ use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
 use super::{PagesContext, layout, responses};
-use crate::doors::text::Text;
+use crate::doors::text::{Text, codes};
 
 const PATH: &str = "/system/webhooks";
 
@@ -134,7 +134,7 @@ fn line(visit: &RequestContext, one: WebhookView) -> WebhookLine {
             lost => t.webhooks_lost(lost),
         },
         problem: match one.problem_since {
-            Some(since) => t.webhooks_problem(shown(since), one.problem),
+            Some(since) => t.webhooks_problem(shown(since), codes::stored(t, &one.problem)),
             None => String::new(),
         },
     }
@@ -216,7 +216,10 @@ async fn test(
 ) -> Response {
     match webhooks::test(&console.server, &caller, &id).await {
         Ok(trial) if trial.works => responses::see_with(PATH, "webhook-works", &trial.answer),
-        Ok(trial) => responses::see_with(PATH, "webhook-fails", &trial.problem),
+        Ok(trial) => {
+            let why = codes::stored(visit.text, &trial.problem);
+            responses::see_with(PATH, "webhook-fails", &why)
+        }
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
 }

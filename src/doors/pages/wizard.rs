@@ -13,6 +13,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
+use rules::permissions::Permission;
 use rules::refusals;
 use rules::session::SessionState;
 use serde::Deserialize;
@@ -208,7 +209,23 @@ pub async fn show(
     let Some(page) = WizardStepPage::of(&step) else {
         return unknown(&console, &visit);
     };
+    if page == WizardStepPage::Report {
+        finish_complete(&console, &caller).await;
+    }
     render(&console, &visit, &caller, page, StatusCode::OK).await
+}
+
+/// Ends an installation of which no step is open: who reads its report may go on by any link of it. Without its record
+/// the wizard is only taken up again.
+async fn finish_complete(console: &PagesContext, caller: &Caller) {
+    let place = open_place(console, caller).await;
+    if place != Some(WizardStepPage::Report.href()) || !caller.subject.can(Permission::SystemWrite)
+    {
+        return;
+    }
+    if let Err(failure) = installation::finish(&console.server, caller).await {
+        tracing::warn!(error = %failure, "the end of the installation could not be saved");
+    }
 }
 
 fn unknown(console: &PagesContext, visit: &RequestContext) -> Response {

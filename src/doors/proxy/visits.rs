@@ -38,8 +38,8 @@ fn key(pass: &AppPass, source: IpAddr) -> VisitKey {
     let (kind, proof) = match pass.via {
         Via::Browser { session } => (0, session.0),
         Via::Token { id } => (1, id.0),
-        // Neither has passes.
-        Via::SshKey { .. } | Via::LocalRoot => (2, Uuid::nil()),
+        // None of these has passes.
+        Via::SshKey { .. } | Via::Session { .. } | Via::LocalRoot => (2, Uuid::nil()),
     };
     (kind, proof, pass.session, pass.port, source)
 }

@@ -131,7 +131,7 @@ pub fn stored(text: Text, english: &str) -> String {
         return english.to_owned();
     }
     let told = sources(english).into_iter().find_map(|entry| {
-        let found = captured(entry, english)?;
+        let found = captured(entry, present(english))?;
         let names = named(entry.en).map(str::to_owned);
         let values = names.zip(found).collect();
         // A sentence whose Korean names other values than its English has a shorter one.
@@ -148,8 +148,23 @@ pub fn stored_code(english: &str) -> &'static str {
     sources(english).first().map_or("", |entry| entry.code)
 }
 
+/// Sentences that rows of older releases keep, each with what is said in its place.
+const FORMER: [(&str, &str); 1] = [(
+    "It reached its maximum runtime.",
+    "It reached its time limit.",
+)];
+
+/// The sentence as it is said today.
+fn present(english: &str) -> &str {
+    let mut former = FORMER.into_iter();
+    former
+        .find(|(said, _)| *said == english)
+        .map_or(english, |(_, now)| now)
+}
+
 /// The entries that could have said a sentence. Of two that both could, the one that says more of it comes first.
 fn sources(english: &str) -> Vec<&'static Translation> {
+    let english = present(english);
     // Letters that are not a value's.
     let own = |entry: &Translation| -> usize {
         let named: usize = named(entry.en).map(|name| name.len() + 2).sum();
@@ -362,6 +377,31 @@ mod tests {
         }
         for own in ["", "It ate 3.", "running"] {
             assert_eq!(stored(korean, own), own);
+        }
+    }
+
+    #[test]
+    fn why_a_connection_failed_is_told_in_korean_with_the_raw_words_behind() {
+        let korean = Text::new(Language::Korean);
+        for failed in [
+            reasons::connection_name_unknown(),
+            reasons::connection_refused("os error 111"),
+            reasons::connection_timed_out(),
+            reasons::connection_unreachable("os error 101"),
+            reasons::connection_untrusted("UnknownIssuer"),
+            reasons::connection_unreadable("it is: none"),
+            reasons::connection_status(503),
+            reasons::connection_result(52),
+            reasons::connection_account_refused(49),
+            reasons::connection_mail_greeting("554 go away"),
+            reasons::connection_mail_refused("RCPT", "550 5.7.1: who are you"),
+        ] {
+            let told = stored(korean, &failed.text);
+            assert_eq!(told, reason(korean, &failed));
+            assert_ne!(told, failed.text);
+            if let Some((_, raw)) = failed.text.split_once(": ") {
+                assert!(told.ends_with(raw), "{told}");
+            }
         }
     }
 

@@ -257,6 +257,14 @@ fn disk(settings: &Settings) -> DoctorCheck {
 /// Whether the kernel can hold folders to their limits. Tries nothing out: a server that runs holds them already.
 fn folder_limits(settings: &Settings) -> DoctorCheck {
     let is_native = crate::scopes::is_native(existing(&settings.data));
+    let pool = crate::scopes::pool_room(&settings.data);
+    if let (false, true, Some((size, free))) = (is_native, is_root(), pool) {
+        // It would have grown before, had the disk let it.
+        return match free {
+            Some(free) if free.0 < size.0 / 10 => checks::folder_limits_pool_short(size, free),
+            _ => checks::folder_limits_pool(size),
+        };
+    }
     match (crate::scopes::missing(), is_root()) {
         (_, true) if is_native => checks::folder_limits_native(),
         (missing, _) if !missing.is_empty() => checks::folder_limits_counted(missing.join(", ")),

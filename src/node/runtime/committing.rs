@@ -91,6 +91,7 @@ impl Runtime {
         let ids = SessionIds {
             base: order.ids.base,
             size: order.ids.size,
+            mapped: order.ids.mapped.map(|mapped| (mapped.uid, mapped.gid)),
         };
         let held = match request.look_only {
             true => None,
@@ -145,7 +146,9 @@ fn layer<'a>(
 /// home.
 fn exclusions(launch: &LaunchFile, request: &LayerRequest) -> LayerExclusions {
     let order = &launch.order;
-    let mounts = order.mounts.iter().map(|mount| mount.at.clone());
+    // The order does not say where the home was mounted; a mount leaves no more than its place in the layer.
+    let asked = order.mounts.iter().filter(|mount| !mount.by_itself);
+    let mounts = asked.map(|mount| mount.at.clone());
     let files = order.files.iter().map(|file| file.at.clone());
     let devices = order.devices.iter().map(|device| device.at.clone());
     let home = order

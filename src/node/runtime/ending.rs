@@ -82,19 +82,26 @@ impl RuntimeState {
     pub(super) fn deliver(&self, name: &RuntimeName, request: &ShimRequest) {
         let directory = self.directory(name);
         let answer = launch::ask(&directory, request);
+        // One that is forgotten or over has no supervisor that could answer, and a silence is told once.
+        let mut is_news = false;
         if let Some(entry) = self.entries().get_mut(name) {
             let silent = answer.is_err() && matches!(entry.standing, RuntimePhase::Running { .. });
-            if std::mem::replace(&mut entry.silent, silent) != silent {
+            let was_silent = std::mem::replace(&mut entry.silent, silent);
+            if was_silent != silent {
                 ring(&self.bell);
             }
+            is_news = !entry.is_over() && !(silent && was_silent);
         }
         match answer {
             Ok(ShimReply::Done) => return,
             Ok(ShimReply::Refused { why } | ShimReply::Busy { why }) => {
                 tracing::warn!(container = %name, "its supervisor refuses: {why}");
             }
-            Err(error) => {
+            Err(error) if is_news && RuntimeExit::read(&directory).is_err() => {
                 tracing::warn!(container = %name, %error, "its supervisor does not answer, and is not waited for");
+            }
+            Err(error) => {
+                tracing::debug!(container = %name, %error, "its supervisor does not answer");
             }
         }
         match request {

@@ -103,6 +103,7 @@ pub(super) fn look(
     let probe = IdRange {
         base: 0x7000_0000,
         size: 65_536,
+        mapped: None,
     };
     match UserNamespace::make(probe, None) {
         Err(error) => found.push(preventing(

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use rules::egress::SessionEgress;
 use rules::process_limits::ProcessLimits;
 use rules::start_up::StartUp;
+use rules::volume::MappedUser;
 use serde::{Deserialize, Serialize};
 
 use crate::gpu::{DeviceOrder, FileOrder};
@@ -126,7 +127,7 @@ pub struct RootOrder {
 }
 
 /// A directory of the host at a place inside.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountOrder {
     pub from: PathBuf,
     /// What of it, without a leading slash; empty: all of it.
@@ -137,6 +138,15 @@ pub struct MountOrder {
     /// It lies on a file system that may not answer: only the session that mounts it looks there.
     #[serde(default)]
     pub on_volume: bool,
+    /// It is the home of the session's owner, or in it: the home of the container's user stands for `/home/work`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_itself: bool,
+    /// It could not be opened when the session began. What no launch asked for is left out then, and the session told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub away: bool,
+    /// Its file system has no id-mapped mounts: it is shown with the ids that it has.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unmapped: bool,
 }
 
 /// A private network of the containers of one session, by the name that its node knows.
@@ -171,11 +181,55 @@ pub struct TerminalSize {
     pub rows: u16,
 }
 
-/// Host user and group numbers `base .. base + size` that the container's `0 .. size` stand for.
+/// Host user and group numbers `base .. base + size` that the container's `0 .. size` stand for, but for one user and one
+/// group where it is mapped to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdRange {
     pub base: u32,
     pub size: u32,
+    /// What `MAPPED_ID` of the container is on the host: a user of the site, on whose file server it writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapped: Option<MappedUser>,
+}
+
+/// The user and the group of the container that a volume without id-mapped mounts maps.
+const MAPPED_ID: u32 = 1000;
+
+impl IdRange {
+    /// The user of the host that one of the container is.
+    pub fn user(self, inside: u32) -> u32 {
+        self.outside(inside, self.mapped.map(|mapped| mapped.uid))
+    }
+
+    /// The same of a group.
+    pub fn group(self, inside: u32) -> u32 {
+        self.outside(inside, self.mapped.map(|mapped| mapped.gid))
+    }
+
+    fn outside(self, inside: u32, mapped: Option<u32>) -> u32 {
+        match mapped {
+            Some(mapped) if inside == MAPPED_ID => mapped,
+            _ => self.base + inside,
+        }
+    }
+
+    /// What the kernel reads as the maps of users and of groups.
+    pub(super) fn maps(self) -> (String, String) {
+        let (base, size) = (self.base, self.size);
+        let map = |mapped: Option<u32>| match mapped {
+            None => format!("0 {base} {size}\n"),
+            Some(mapped) => format!(
+                "0 {base} {MAPPED_ID}\n{MAPPED_ID} {mapped} 1\n{0} {1} {2}\n",
+                MAPPED_ID + 1,
+                base + MAPPED_ID + 1,
+                size - MAPPED_ID - 1
+            ),
+        };
+        (
+            map(self.mapped.map(|mapped| mapped.uid)),
+            map(self.mapped.map(|mapped| mapped.gid)),
+        )
+    }
 }
 
 /// One more program inside a running container.
@@ -298,6 +352,33 @@ mod tests {
                 .expect("a plain name")
                 .as_str(),
             "s-17.2_a"
+        );
+    }
+
+    #[test]
+    fn one_user_and_one_group_may_be_those_of_a_site() {
+        let plain = IdRange {
+            base: 1 << 30,
+            size: 65_536,
+            mapped: None,
+        };
+        assert_eq!(plain.maps().0, "0 1073741824 65536\n");
+        assert_eq!((plain.user(1000), plain.group(0)), (1_073_742_824, 1 << 30));
+        let mapped = IdRange {
+            mapped: Some(MappedUser {
+                uid: 5000,
+                gid: 6000,
+            }),
+            ..plain
+        };
+        let (users, groups) = mapped.maps();
+        let told = "0 1073741824 1000\n1000 5000 1\n1001 1073742825 64535\n";
+        assert_eq!(users, told);
+        assert_eq!(groups, told.replace(" 5000 ", " 6000 "));
+        assert_eq!((mapped.user(1000), mapped.group(1000)), (5000, 6000));
+        assert_eq!(
+            (mapped.user(999), mapped.user(1001)),
+            (1_073_742_823, 1_073_742_825)
         );
     }
 }

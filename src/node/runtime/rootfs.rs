@@ -199,19 +199,23 @@ impl RootStage {
         mount: &MountOrder,
         ids: BorrowedFd<'_>,
     ) -> Result<PathBuf> {
-        let from = &mount.from;
-        let opened = open_mounted(from, &mount.subpath).map_err(at("open", from))?;
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE
-            | OpenTreeFlags::OPEN_TREE_CLOEXEC
-            | OpenTreeFlags::AT_EMPTY_PATH;
-        let tree = open_tree(&opened, "", flags)
-            .map_err(io::Error::from)
-            .map_err(at("open", from))?;
-        map_ids(tree.as_fd(), ids, mount.read_only).map_err(|source| GroundError::NoIdMap {
-            path: from.clone(),
-            source,
-        })?;
+        let tree = mounted_tree(mount, ids)?;
         self.put(name, tree.as_fd())
+    }
+
+    /// Shows the same on a directory of the stage that is open.
+    pub(super) fn cover(
+        &self,
+        mount: &MountOrder,
+        ids: BorrowedFd<'_>,
+        place: BorrowedFd<'_>,
+    ) -> Result<()> {
+        let tree = mounted_tree(mount, ids)?;
+        let flags =
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+        move_mount(tree.as_fd(), "", place, "", flags)
+            .map_err(io::Error::from)
+            .map_err(at("mount on", Path::new(&mount.at)))
     }
 
     /// Whether a path of the finished root leads through a link: what is mounted there would cover another place than its
@@ -225,6 +229,18 @@ impl RootStage {
         let name = at_path.trim_start_matches('/');
         let found = openat2(&root, name, flags, Mode::empty(), resolve);
         Ok(matches!(found, Err(Errno::LOOP)))
+    }
+
+    /// Whether a directory can be mounted at a path of the finished root: no link and no file is on the way, nor at its end.
+    /// What is missing of it is made.
+    pub(super) fn takes_directory(&self, at_path: &str) -> Result<bool> {
+        let root = open_root(&self.root())?;
+        let resolve =
+            ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let name = at_path.trim_start_matches('/');
+        let found = openat2(&root, name, flags, Mode::empty(), resolve);
+        Ok(matches!(found, Ok(_) | Err(Errno::NOENT)))
     }
 
     /// Shows a directory of the host on the stage, read-only and with the ids of `nobody`: what belongs to the
@@ -383,6 +399,27 @@ impl RootStage {
     }
 }
 
+/// What a mount of an order names, with the session's ids, mounted nowhere yet.
+fn mounted_tree(mount: &MountOrder, ids: BorrowedFd<'_>) -> Result<OwnedFd> {
+    let from = &mount.from;
+    let opened = open_mounted(from, &mount.subpath).map_err(at("open", from))?;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    let tree = open_tree(&opened, "", flags)
+        .map_err(io::Error::from)
+        .map_err(at("open", from))?;
+    if mount.unmapped {
+        keep_ids(tree.as_fd(), mount.read_only).map_err(at("protect", from))?;
+        return Ok(tree);
+    }
+    map_ids(tree.as_fd(), ids, mount.read_only).map_err(|source| GroundError::NoIdMap {
+        path: from.clone(),
+        source,
+    })?;
+    Ok(tree)
+}
+
 fn open_root(root: &Path) -> Result<OwnedFd> {
     rustix::fs::open(
         root,
@@ -433,8 +470,8 @@ pub(super) fn mount_root(
     prepare_own(own, "", order.ids)?;
     if host.is_some() {
         let home = own.join("upper/home");
-        own_directory(&home, order.ids.base, 0o755)?;
-        own_directory(&home.join("work"), order.ids.base + HOST_USER_ID, 0o755)?;
+        own_directory(&home, order.ids, 0, 0o755)?;
+        own_directory(&home.join("work"), order.ids, HOST_USER_ID, 0o755)?;
     }
     let own_shown = stage.bind("own", own)?;
     let root = stage.directory("root")?;
@@ -475,12 +512,13 @@ pub(super) const HOST_USER_ID: u32 = 1000;
 
 fn prepare_own(own: &Path, prefix: &str, ids: IdRange) -> Result<()> {
     for name in ["upper", "work"] {
-        own_directory(&own.join(format!("{prefix}{name}")), ids.base, 0o755)?;
+        own_directory(&own.join(format!("{prefix}{name}")), ids, 0, 0o755)?;
     }
     Ok(())
 }
 
-fn own_directory(path: &Path, owner: u32, mode: u32) -> Result<()> {
+/// `owner`: user and group of the container.
+fn own_directory(path: &Path, ids: IdRange, owner: u32, mode: u32) -> Result<()> {
     match fs::DirBuilder::new().mode(mode).create(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
@@ -488,7 +526,8 @@ fn own_directory(path: &Path, owner: u32, mode: u32) -> Result<()> {
     }
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
         .map_err(at("set the mode of", path))?;
-    chown(path, Some(owner), Some(owner)).map_err(at("give to the session", path))
+    let (user, group) = (ids.user(owner), ids.group(owner));
+    chown(path, Some(user), Some(group)).map_err(at("give to the session", path))
 }
 
 /// The kernel's `struct mount_attr`.
@@ -512,6 +551,23 @@ fn map_ids(tree: BorrowedFd<'_>, ids: BorrowedFd<'_>, read_only: bool) -> io::Re
             clear: 0,
             propagation: 0,
             user_namespace: ids.as_raw_fd() as u64,
+        },
+    )
+}
+
+/// What `map_ids` sets, with the ids that the file system has: those of the container's own have no rights there.
+fn keep_ids(tree: BorrowedFd<'_>, read_only: bool) -> io::Result<()> {
+    let mut set = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+    if read_only {
+        set |= libc::MOUNT_ATTR_RDONLY;
+    }
+    set_attributes(
+        tree,
+        MountAttributes {
+            set,
+            clear: 0,
+            propagation: 0,
+            user_namespace: 0,
         },
     )
 }

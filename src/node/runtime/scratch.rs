@@ -7,13 +7,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rules::units::Bytes;
 use store::quota::ScopePlace;
 use store::trees;
 
-use crate::scopes;
+use crate::scopes::{self, NodeScopes};
 
 /// Disks of one size that are kept ready. More: files lie about that no session may want. Fewer: of sessions that begin
 /// together the later ones wait.
@@ -28,6 +28,8 @@ const READY_NAME: &str = ".ready-";
 /// The disks of the sessions of one data directory.
 pub(super) struct Scratches {
     data: PathBuf,
+    /// Where they are directories of a pool, what makes them. None until it is brought.
+    pool: OnceLock<Arc<NodeScopes>>,
     ready: Arc<Mutex<ReadyScratches>>,
     /// None until the first one is asked for: most machines need no thread for this.
     bell: Mutex<Option<Sender<Bytes>>>,
@@ -49,6 +51,7 @@ impl Scratches {
         }
         Self {
             data: data.to_owned(),
+            pool: OnceLock::new(),
             ready: Arc::default(),
             bell: Mutex::default(),
         }
@@ -59,8 +62,54 @@ impl Scratches {
         ScopePlace::of_session(&self.data, name)
     }
 
+    /// Has disks lie in the pool of these scopes from now on, where they have one.
+    pub(super) fn bring_pool(&self, scopes: Arc<NodeScopes>) {
+        // A second one would be a second start of the same machine, which does not happen.
+        let _ = self.pool.set(scopes);
+    }
+
+    /// Takes what a container wrote out of the pool, where it lies there; a thread removes it. A pool that cannot be reached keeps
+    /// no session from its end: the next server takes out what is left there.
+    pub(super) fn throw(&self, scratch: &ScopePlace) {
+        let Some(scopes) = self.pool.get() else {
+            return;
+        };
+        match scopes.throw_scratch(scratch) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => {
+                tracing::warn!(%error, "what a session wrote stays in the pool until the next start");
+                return;
+            }
+        }
+        let scopes = Arc::clone(scopes);
+        let begun = std::thread::Builder::new()
+            .name("pool-clear".to_owned())
+            .spawn(move || {
+                let _ = rustix::process::nice(NICER);
+                if let Err(error) = scopes.empty_removed() {
+                    tracing::debug!(%error, "what a session wrote stays in the pool until the next one ends");
+                }
+            });
+        if let Err(error) = begun {
+            tracing::debug!(%error, "what a session wrote stays in the pool until the next one ends");
+        }
+    }
+
     /// Mounts a disk of that size on the directory of a container, which is there and empty.
     pub(super) fn open(&self, scratch: &ScopePlace, limit: Bytes) -> io::Result<()> {
+        if let Some(scopes) = self.pool.get() {
+            match scopes.open_scratch(scratch, limit) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "the disk of a session lies in a file and not in the pool");
+                    scopes::close_scratch(scratch)?;
+                    self.throw(scratch);
+                    trees::remove(scratch.directory())?;
+                }
+            }
+        }
         let kept = locked(&self.ready).take(limit);
         self.ring(limit);
         let moved = kept.is_some_and(|kept| {

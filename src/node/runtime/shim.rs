@@ -35,6 +35,7 @@ use super::launch::{LaunchFile, RunRecord};
 use super::loader;
 use super::logs::LogWriter;
 use super::order::{ContainerSpec, ExecOrder, RuntimeExit, RuntimePhase, StartUpEnd, UserOrder};
+use super::own_folders;
 use super::proc_files::{self, ProcFiles};
 use super::process_limits;
 use super::rootfs::{self, RootStage};
@@ -381,8 +382,8 @@ impl Shim {
             &self.launch.own_directory,
             ids.as_fd(),
         )?;
-        let ground = self.ground(&stage, &order, &ids)?;
-        self.write_dotfiles(&order, &ground);
+        let (ground, home) = self.ground(&stage, &mut order, &ids)?;
+        self.write_dotfiles(&order, &ground, home.as_deref());
         fs::write(
             self.directory.join("config.json"),
             spec::specification(&order, &ground).to_string(),
@@ -487,14 +488,29 @@ impl Shim {
         Ok(())
     }
 
-    /// Puts the owner's files into the home, and says in the log which are not there.
-    fn write_dotfiles(&mut self, order: &ContainerSpec, ground: &PreparedRoot) {
+    /// Puts the owner's files into the home, and says in the log which are not there. `mounted`: the home folder on the
+    /// stage.
+    fn write_dotfiles(
+        &mut self,
+        order: &ContainerSpec,
+        ground: &PreparedRoot,
+        mounted: Option<&Path>,
+    ) {
         let owner = FileOwner {
-            uid: order.ids.base + ground.uid,
-            gid: order.ids.base + ground.gid,
+            uid: order.ids.user(ground.uid),
+            gid: order.ids.group(ground.gid),
         };
         let (home, files) = (&ground.home, &order.start_up.files);
-        for told in dotfiles::write(&ground.root, home, files, &order.mounts, owner) {
+        let told = match mounted {
+            Some(mounted) => dotfiles::write_mounted(mounted, home, files, &order.mounts),
+            None => dotfiles::write(&ground.root, home, files, &order.mounts, owner),
+        };
+        self.tell(&told);
+    }
+
+    /// Says sentences in the log of the session.
+    fn tell(&mut self, told: &[String]) {
+        for told in told {
             let line = format!("fardel: {told}\r\n");
             self.scrollback.add(line.as_bytes());
             if let Err(error) = self.log.append(line.as_bytes()) {
@@ -546,17 +562,27 @@ impl Shim {
         }
     }
 
+    /// What the specification is written from, and the home folder on the stage. What is mounted stands in the order
+    /// afterwards.
     fn ground(
         &mut self,
         stage: &RootStage,
-        order: &ContainerSpec,
+        order: &mut ContainerSpec,
         ids: &UserNamespace,
-    ) -> Result<PreparedRoot, ShimError> {
+    ) -> Result<(PreparedRoot, Option<PathBuf>), ShimError> {
         let root = stage.root();
-        let user = self.default_user(&root, order)?;
+        let mut user = self.default_user(&root, order)?;
+        let directory = order.directory.as_deref();
+        let told = own_folders::settle(&mut order.mounts, &mut user, directory);
+        self.tell(&told);
+        let order = &*order;
+        let shown_own = own_folders::show(stage, &order.mounts, &user.home, ids.as_fd())?;
+        self.tell(&shown_own.told);
+        let is_home = |(_, at, _): &(PathBuf, String, bool)| *at == user.home;
+        let has_home = shown_own.binds.iter().any(is_home);
         let directory = match &order.directory {
             Some(directory) => directory.clone(),
-            None if rootfs::directory_inside(&root, &user.home) => user.home.clone(),
+            None if has_home || rootfs::directory_inside(&root, &user.home) => user.home.clone(),
             None => "/".to_owned(),
         };
         let reached = order.egress.as_ref().map(SessionEgress::hosts);
@@ -619,7 +645,11 @@ impl Shim {
                 binds.push((copy, file.at.clone(), true));
             }
         }
+        binds.extend(shown_own.binds);
         for (number, mount) in order.mounts.iter().enumerate() {
+            if mount.by_itself {
+                continue;
+            }
             if stage.leads_elsewhere(&mount.at)? {
                 return Err(format!(
                     "no folder is mounted at {}: a link is in this path of the image",
@@ -637,7 +667,7 @@ impl Shim {
         )?;
         self.proc_files = Some(files);
         binds.extend(shown.into_iter().map(|(from, at)| (from, at, true)));
-        Ok(PreparedRoot {
+        let ground = PreparedRoot {
             root,
             devices: nodes
                 .into_iter()
@@ -661,7 +691,8 @@ impl Shim {
                 .maximum
                 .unwrap_or(u64::MAX),
             limits: process_limits::raise(&order.ulimits),
-        })
+        };
+        Ok((ground, shown_own.home))
     }
 
     fn default_user(&self, root: &Path, order: &ContainerSpec) -> Result<ContainerUser, ShimError> {

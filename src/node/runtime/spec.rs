@@ -215,7 +215,8 @@ fn mounts(order: &ContainerSpec, ground: &PreparedRoot) -> Vec<Value> {
         json!({ "destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["nosuid", "noexec", "nodev", "ro"] }),
     ];
     for (from, at, read_only) in &ground.binds {
-        let mut options = vec!["bind", "nosuid", "nodev"];
+        // With what is mounted below it, as in a home.
+        let mut options = vec!["rbind", "nosuid", "nodev"];
         if *read_only {
             options.push("ro");
         }

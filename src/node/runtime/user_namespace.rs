@@ -97,10 +97,10 @@ impl UserNamespace {
             }
         };
         let of_holder = format!("/proc/{holder}");
-        let map = format!("0 {} {}\n", ids.base, ids.size);
+        let (users, groups) = ids.maps();
         let handle = heard(&mut socket)
-            .and_then(|()| fs::write(format!("{of_holder}/uid_map"), &map))
-            .and_then(|()| fs::write(format!("{of_holder}/gid_map"), &map))
+            .and_then(|()| fs::write(format!("{of_holder}/uid_map"), &users))
+            .and_then(|()| fs::write(format!("{of_holder}/gid_map"), &groups))
             .and_then(|()| File::open(format!("{of_holder}/ns/user")))
             .map_err(step(MAKE))?;
         let mut clocks = None;

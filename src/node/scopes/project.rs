@@ -1,5 +1,6 @@
-//! Scopes by the project quota of the disk's own file system, where that is switched on: everything below the folders of a
-//! scope carries one number, and the kernel counts what has it. Costs nothing while a session writes, and mounts nothing.
+//! Scopes by the project quota of a file system, that of the disk where it is switched on or the pool's own: everything below
+//! the folders of a scope carries one number, and the kernel counts what has it. Costs nothing while a session writes, and
+//! mounts nothing.
 
 use std::fs::{self, File};
 use std::io;
@@ -23,6 +24,11 @@ const PROJECT: u32 = 2;
 const INHERITED: u32 = 0x200;
 /// The limits of blocks in an answer, or a request, are meant.
 const BLOCK_LIMITS: u32 = 1;
+/// The limits of files in a request are meant.
+const FILE_LIMITS: u32 = 4;
+/// Bytes of a limit in the pool for each file that there may be. Higher: trees of small files meet their end before the limit.
+/// Lower: tables of files, which count on no limit, take more of the pool.
+const BYTES_FOR_A_FILE: u64 = 16 * 1024;
 /// Bytes of one block of a limit.
 const QUOTA_BLOCK: u64 = 1024;
 
@@ -92,45 +98,77 @@ fn counts_by_project(mounts: &str, place: &Path) -> bool {
 pub(super) fn make(scope: &ScopePlace, project: u32, limit: Bytes) -> io::Result<()> {
     scope.make()?;
     let files = File::open(scope.files())?;
-    let mut attributes = FileAttributes::default();
-    // SAFETY: the kernel writes into a structure of its own layout, whose size is checked above.
-    let read = unsafe { libc::ioctl(files.as_raw_fd(), GET_ATTRIBUTES, &raw mut attributes) };
-    done(i64::from(read))?;
-    attributes.project = project;
-    attributes.flags |= INHERITED;
-    // SAFETY: as above; the kernel only reads it.
-    let set = unsafe { libc::ioctl(files.as_raw_fd(), SET_ATTRIBUTES, &raw const attributes) };
-    done(i64::from(set))?;
-    hold(scope, project, limit)?;
+    mark(&files, project)?;
+    hold(&files, project, limit)?;
     // Last: a scope with a number has all of this.
     scope.keep_project(project)
 }
 
-/// Holds what has that number to a limit; 0 is none.
-pub(super) fn hold(scope: &ScopePlace, project: u32, limit: Bytes) -> io::Result<()> {
+/// The number of a directory; 0 where it was given none.
+pub(super) fn mark_of(directory: &File) -> io::Result<u32> {
+    attributes(directory).map(|found| found.project)
+}
+
+/// Gives an empty directory, and what is made in it from now on, a number.
+pub(super) fn mark(directory: &File, project: u32) -> io::Result<()> {
+    let mut attributes = attributes(directory)?;
+    attributes.project = project;
+    attributes.flags |= INHERITED;
+    // SAFETY: as below; the kernel only reads it.
+    let set = unsafe { libc::ioctl(directory.as_raw_fd(), SET_ATTRIBUTES, &raw const attributes) };
+    done(i64::from(set))
+}
+
+fn attributes(directory: &File) -> io::Result<FileAttributes> {
+    let mut attributes = FileAttributes::default();
+    // SAFETY: the kernel writes into a structure of its own layout, whose size is checked above.
+    let read = unsafe { libc::ioctl(directory.as_raw_fd(), GET_ATTRIBUTES, &raw mut attributes) };
+    done(i64::from(read)).map(|()| attributes)
+}
+
+/// Holds what has that number on a file system to a limit; 0 is none. `within`: any directory of it.
+pub(super) fn hold(within: &File, project: u32, limit: Bytes) -> io::Result<()> {
     let mut state = QuotaState {
         max_blocks: limit.0 / QUOTA_BLOCK,
         valid: BLOCK_LIMITS,
         ..QuotaState::default()
     };
-    quota(scope, SET_QUOTA, project, &mut state)
+    quota(within, SET_QUOTA, project, &mut state)
+}
+
+/// The same in the pool, to so many files, too.
+pub(super) fn hold_in_pool(within: &File, project: u32, limit: Bytes) -> io::Result<()> {
+    let mut state = QuotaState {
+        max_blocks: limit.0 / QUOTA_BLOCK,
+        max_files: max_files(limit),
+        valid: BLOCK_LIMITS | FILE_LIMITS,
+        ..QuotaState::default()
+    };
+    quota(within, SET_QUOTA, project, &mut state)
+}
+
+/// Files that there may be within a limit in the pool.
+pub(super) fn max_files(limit: Bytes) -> u64 {
+    limit.0 / BYTES_FOR_A_FILE
 }
 
 /// Used bytes, and files.
-pub(super) fn taken(scope: &ScopePlace, project: u32) -> io::Result<(Bytes, u64)> {
+pub(super) fn taken(within: &File, project: u32) -> io::Result<(Bytes, u64)> {
     let mut state = QuotaState::default();
-    quota(scope, GET_QUOTA, project, &mut state)?;
-    Ok((Bytes(state.bytes), state.files))
+    match quota(within, GET_QUOTA, project, &mut state) {
+        // Nothing has that number, and it has no limit.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((Bytes::ZERO, 0)),
+        told => told.map(|()| (Bytes(state.bytes), state.files)),
+    }
 }
 
-fn quota(scope: &ScopePlace, request: u32, project: u32, state: &mut QuotaState) -> io::Result<()> {
-    let files = File::open(scope.files())?;
+fn quota(within: &File, request: u32, project: u32, state: &mut QuotaState) -> io::Result<()> {
     let command = (request << 8) | PROJECT;
     // SAFETY: the structure has the kernel's layout, whose size is checked above, and lives through the call.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_quotactl_fd,
-            files.as_raw_fd(),
+            within.as_raw_fd(),
             command,
             project,
             &raw mut *state,

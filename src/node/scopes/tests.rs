@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::*;
 
 mod full;
+mod pool;
 
 const KIM: UserId = UserId(Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_0001));
 const LEE: UserId = UserId(Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_0002));

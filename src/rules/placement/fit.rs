@@ -105,6 +105,9 @@ fn reason(
             }
         };
     }
+    if let [part] = devices {
+        return reasons::placement_whole_device(&node.name, part.index);
+    }
     if devices.len() > 1 {
         let linked = devices
             .windows(2)

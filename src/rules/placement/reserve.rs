@@ -63,7 +63,7 @@ pub fn reserve(world: &ClusterSnapshot, now: Timestamp) -> Vec<ReservationStep> 
                 displaced(world, &time, &crowd)
             }
             ReservationState::Active => {
-                // Who has a maximum runtime could have come after the warning.
+                // Who has a time limit could have come after the warning.
                 let knows = |session: &Session| {
                     session.spec.limit().is_some() || time.told.contains(&session.id)
                 };
@@ -174,7 +174,7 @@ fn displaced(
 }
 
 /// Sessions of others that leave too little processor time or memory for a reservation, among those that may be asked:
-/// first those that have a maximum runtime, then the youngest, until enough is free. Never members of one beside it.
+/// first those that have a time limit, then the youngest, until enough is free. Never members of one beside it.
 /// Costs one visit a session for each machine of the reservation.
 fn crowd(
     world: &ClusterSnapshot,

@@ -111,6 +111,8 @@ pub struct ForecastRecord {
     pub error_p50: u64,
     /// Starts that came no later than told at the latest, in hundredths.
     pub kept: u64,
+    /// Starts that came before they were told, in hundredths: half of them where nothing is wrong on the whole.
+    pub early: u64,
 }
 
 /// Judges the first forecast of each job.
@@ -124,6 +126,7 @@ pub fn forecasts(played: &[PlayedJob]) -> ForecastRecord {
         .iter()
         .filter(|(told, came)| *came <= told.late)
         .count();
+    let early = told.iter().filter(|(told, came)| *came < told.at).count();
     let errors = told.iter().map(|(told, came)| {
         let left = came.saturating_sub(told.asked).max(1);
         came.abs_diff(told.at) * 100 / left
@@ -133,5 +136,6 @@ pub fn forecasts(played: &[PlayedJob]) -> ForecastRecord {
         count: spread.count,
         error_p50: spread.p50,
         kept: kept as u64 * 100 / spread.count.max(1),
+        early: early as u64 * 100 / spread.count.max(1),
     }
 }

@@ -6,7 +6,7 @@ use super::common_day::{
     COMMON_CARDS, COMMON_SEED, TraceClass, WORKING_HOURS, class, common_cluster, common_trace,
 };
 use super::figures::{ValueSpread, card_seconds, forecasts, slowdown, slowdowns, waits};
-use super::play::{PlayForecasts, PlayOptions, PlayedJob, play};
+use super::play::{JobStart, PlayForecasts, PlayOptions, PlayedJob, ToldStart, play};
 use super::*;
 use crate::fair_share::QueueOrder;
 use crate::placement::{Decision, decide};
@@ -223,6 +223,34 @@ fn what_runs_took_tells_starts_better_than_limits_do() {
         "{declared:?}, {likely:?}"
     );
     assert!(likely.kept >= 70, "{declared:?}, {likely:?}");
+}
+
+#[test]
+fn a_record_says_how_far_off_starts_were_and_to_which_side() {
+    let one = |told: u64, came: u64| PlayedJob {
+        start: Some(JobStart {
+            at: came,
+            node: None,
+            devices: Vec::new(),
+        }),
+        told: Some(ToldStart {
+            asked: 100,
+            at: told,
+            late: told + 50,
+        }),
+    };
+    let untold = PlayedJob::default();
+    // Half of what is left too late, a quarter too early but by the later time, too early beyond it, and true.
+    let played = [
+        one(250, 200),
+        one(250, 300),
+        one(200, 300),
+        one(400, 400),
+        untold,
+    ];
+    let record = forecasts(&played);
+    assert_eq!((record.count, record.early, record.kept), (4, 25, 75));
+    assert_eq!(record.error_p50, 25);
 }
 
 #[test]

@@ -12,9 +12,12 @@ use crate::refusals;
 
 /// Characters of a folder's name. Higher: a path inside is long. Lower: names of data sets do not fit.
 pub const MAX_FOLDER_NAME: usize = 64;
-/// Folders that one session mounts. Higher: rows of sessions grow, which every pass reads. Lower: a session that works on
+/// Folders that a launch mounts. Higher: rows of sessions grow, which every pass reads. Lower: a session that works on
 /// several data sets has too few.
 pub const MAX_MOUNTS: usize = 8;
+/// Folders whose names begin with a dot that a session mounts by itself, the first by name. Higher: each start of a user's
+/// sessions takes longer. Lower: a user with a place for each of several tools finds some missing.
+pub const MAX_DOT_FOLDERS: usize = 8;
 /// Bytes of a path inside a session, or below a folder. Higher: as `MAX_MOUNTS`. Lower: nested trees cannot be named.
 pub const MAX_MOUNT_PATH: usize = 255;
 /// What every user's home folder is called.
@@ -30,8 +33,49 @@ const KEPT_DIRECTORIES: [&str; 14] = [
     "sys", "usr",
 ];
 
-/// What a folder is called: 1 to 64 characters, no `/`, no `:`, none hidden, no dot at its begin and no blank at its
-/// ends.
+/// The first id of the machine that a volume may map user 1000 to. Lower: ids of the machine's own services.
+pub const FIRST_MAPPED_ID: u32 = 1000;
+/// The last one. Much higher: ids that sessions have by themselves.
+pub const LAST_MAPPED_ID: u32 = 999_999_999;
+
+/// The user and the group that user 1000 and group 1000 of a session are on a volume whose file system has no id-mapped
+/// mounts, such as NFS. All others of the session have no rights there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MappedUser {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+impl MappedUser {
+    /// Reads `UID` or `UID:GID`; a group that is left out has the number of the user.
+    ///
+    /// Errors: `volume.mapped-user`.
+    pub fn parse(typed: &str) -> Result<Self, Refusal> {
+        let number = |text: &str| {
+            let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+            let number = text.parse::<u32>().ok().filter(|_| is_plain);
+            number.filter(|id| (FIRST_MAPPED_ID..=LAST_MAPPED_ID).contains(id))
+        };
+        let (user, group) = typed.split_once(':').unwrap_or((typed, typed));
+        match (number(user), number(group)) {
+            (Some(uid), Some(gid)) => Ok(Self { uid, gid }),
+            _ => {
+                let refusal = refusals::volume_mapped_user(FIRST_MAPPED_ID, LAST_MAPPED_ID);
+                Err(refusal.at("/mapped_user"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for MappedUser {
+    /// As `parse` reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.uid, self.gid)
+    }
+}
+
+/// What a folder is called: 1 to 64 characters, no `/`, no `:`, none hidden and no blank at its ends. One with a dot at its
+/// begin is mounted by itself, in the home of each session of its owner.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct FolderName(String);
@@ -40,7 +84,7 @@ impl FolderName {
     /// Errors: `folder.name-invalid`.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         let good = (1..=MAX_FOLDER_NAME).contains(&text.chars().count())
-            && !text.starts_with('.')
+            && !matches!(text, "." | "..")
             && text.trim() == text
             && !text.chars().any(|c| hidden(c) || matches!(c, '/' | ':'));
         match good {
@@ -52,6 +96,11 @@ impl FolderName {
     /// What every user's home folder is called.
     pub fn home() -> Self {
         Self(HOME.to_owned())
+    }
+
+    /// Whether its owner's sessions mount it by themselves.
+    pub fn begins_with_dot(&self) -> bool {
+        self.0.starts_with('.')
     }
 
     pub fn as_str(&self) -> &str {
@@ -144,6 +193,8 @@ impl RequestedMount {
             at,
             read_only: self.read_only,
             over_limit: false,
+            by_itself: false,
+            mapped: None,
         })
     }
 }
@@ -197,9 +248,39 @@ pub struct FolderMount {
     /// Read-only at this start, since what counts on the folder's limit took more than that: on a machine that holds no limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub over_limit: bool,
+    /// No launch asked for it: the home of the session's owner, or one of the dot-folders below it. Its place is below
+    /// `/home/work`; the node takes the home of the container's own user instead.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_itself: bool,
+    /// The user of its volume, where that has no id-mapped mounts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapped: Option<MappedUser>,
 }
 
 impl FolderMount {
+    /// The home of a session's owner.
+    pub fn of_home(folder: FolderId) -> Self {
+        Self::own(folder, FolderName::home(), HOME_TARGET.to_owned())
+    }
+
+    /// A folder of the owner's whose name begins with a dot, at that name in the home.
+    pub fn of_dot_folder(folder: FolderId, name: &FolderName) -> Self {
+        Self::own(folder, name.clone(), format!("{HOME_TARGET}/{name}"))
+    }
+
+    fn own(folder: FolderId, name: FolderName, at: String) -> Self {
+        Self {
+            folder,
+            name,
+            subpath: String::new(),
+            at,
+            read_only: false,
+            over_limit: false,
+            by_itself: true,
+            mapped: None,
+        }
+    }
+
     /// Whether the session only reads it.
     pub fn is_read_only(&self) -> bool {
         self.read_only || self.over_limit
@@ -224,12 +305,18 @@ impl fmt::Display for FolderMount {
 /// The mounts by place. None lies below another: what is in a folder, other sessions change at any moment, and a link
 /// that one of them leaves at the inner place would lead the inner folder over a directory that no folder covers.
 ///
-/// Errors: `mount.too-many`; `mount.target-twice`; `mount.target-nested`.
+/// Errors: `mount.too-many`; `mount.target-twice`; `mount.target-nested`; `mount.mapped-users`.
 pub fn mount_plan(mut mounts: Vec<FolderMount>) -> Result<Vec<FolderMount>, Refusal> {
     if mounts.len() > MAX_MOUNTS {
         return Err(refusals::mount_too_many(MAX_MOUNTS));
     }
     mounts.sort_by(|a, b| a.at.cmp(&b.at));
+    let mut mapped = mounts.iter().filter(|mount| mount.mapped.is_some());
+    if let Some(first) = mapped.next()
+        && let Some(other) = mapped.find(|mount| mount.mapped != first.mapped)
+    {
+        return Err(refusals::mount_mapped_users(&first.at, &other.at));
+    }
     for (number, outer) in mounts.iter().enumerate() {
         // A place sorts before all that begin with it.
         for inner in &mounts[number + 1..] {
@@ -243,6 +330,54 @@ pub fn mount_plan(mut mounts: Vec<FolderMount>) -> Result<Vec<FolderMount>, Refu
         }
     }
     Ok(mounts)
+}
+
+/// The mounts by place, with those of `own` beside what a launch asked for, and each of `own` that gives way with the mount
+/// that it gives way to: one that the launch has at its place, above it or below it, one of the same folder, and one of a
+/// volume that maps another user. Dot-folders lie below the home: the node makes their places there, and follows no link on
+/// the way.
+pub fn with_own(
+    asked: Vec<FolderMount>,
+    own: Vec<FolderMount>,
+) -> (Vec<FolderMount>, Vec<(FolderMount, FolderMount)>) {
+    let mut all = asked;
+    let mut gone = Vec::new();
+    let number = all.len();
+    for mount in own {
+        let covers = |other: &FolderMount| {
+            other.folder == mount.folder
+                || is_at_or_below(&other.at, &mount.at)
+                || is_at_or_below(&mount.at, &other.at)
+        };
+        let maps = |other: &FolderMount| {
+            let both = other.mapped.zip(mount.mapped);
+            both.is_some_and(|(one, other)| one != other)
+        };
+        let mut asked = all.iter().take(number);
+        let other = asked.find(|other| covers(other));
+        match other.or_else(|| all.iter().find(|other| maps(other))) {
+            Some(other) => gone.push((mount, other.clone())),
+            None => all.push(mount),
+        }
+    }
+    all.sort_by(|a, b| a.at.cmp(&b.at));
+    (all, gone)
+}
+
+/// Whether one absolute path is another one, or lies below it.
+pub fn is_at_or_below(path: &str, above: &str) -> bool {
+    let rest = path.strip_prefix(above.trim_end_matches('/'));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Where the home of a session's owner is mounted: at that of the container's user, and at `/home/work` where that user has
+/// none, or one that no folder covers.
+pub fn home_of(user_home: &str) -> &str {
+    let home = user_home.trim_end_matches('/');
+    match check_target(home) {
+        Ok(()) => home,
+        Err(_) => HOME_TARGET,
+    }
 }
 
 /// Refuses a place inside that is no plain absolute path, or that the system needs.
@@ -277,15 +412,24 @@ mod tests {
 
     #[test]
     fn what_is_no_name_of_a_folder_is_refused() {
-        for good in ["data", "ImageNet 2012", "자료", "a.b", &"x".repeat(64)] {
-            assert_eq!(FolderName::parse(good).expect(good).as_str(), good);
+        for good in [
+            "data",
+            "ImageNet 2012",
+            "자료",
+            "a.b",
+            ".local",
+            "...",
+            &"x".repeat(64),
+        ] {
+            let name = FolderName::parse(good).expect(good);
+            assert_eq!(name.as_str(), good);
+            assert_eq!(name.begins_with_dot(), good.starts_with('.'));
         }
         let long = "x".repeat(65);
         for bad in [
             "",
             ".",
             "..",
-            ".local",
             "a/b",
             "a:b",
             "a\nb",
@@ -352,6 +496,101 @@ mod tests {
             let refusal = asked.of(ID, &FolderName::home()).expect_err(bad);
             assert_eq!(refusal.code, "mount.subpath", "{bad:?}");
         }
+    }
+
+    #[test]
+    fn the_home_and_dot_folders_give_way_to_what_a_launch_asks_for() {
+        let dotted = FolderName::parse(".local").expect("a name");
+        let id = |number| FolderId(Uuid::from_u128(number));
+        let own = || {
+            vec![
+                FolderMount::of_dot_folder(id(2), &dotted),
+                FolderMount::of_home(id(1)),
+            ]
+        };
+        let places = |asked: &[&str]| {
+            let asked = asked.iter().map(|text| mount(text).expect(text)).collect();
+            let all = with_own(asked, own()).0.into_iter();
+            all.map(|mount| (mount.at, mount.by_itself))
+                .collect::<Vec<_>>()
+        };
+        let told = |at: &str, by_itself| (at.to_owned(), by_itself);
+        let (home, local) = (told("/home/work", true), told("/home/work/.local", true));
+        assert_eq!(places(&[]), [home.clone(), local.clone()]);
+        assert_eq!(
+            places(&["data:/folders/data"]),
+            [told("/folders/data", false), home, local.clone()]
+        );
+        // Beside the dot-folder, and below the home.
+        let below = told("/home/work/data", false);
+        assert_eq!(places(&["data:/home/work/data"]), [local, below]);
+        assert_eq!(places(&["data:/home"]), [told("/home", false)]);
+        let again = vec![FolderMount::of_home(ID)];
+        let asked = vec![mount("home:/elsewhere").expect("a mount")];
+        let (kept, gone) = with_own(asked, again);
+        assert_eq!(
+            (kept.len(), gone.len()),
+            (1, 1),
+            "the same folder stands once"
+        );
+        // A session is one user on volumes that map one.
+        let mapped = |number, uid| FolderMount {
+            mapped: Some(MappedUser { uid, gid: uid }),
+            ..FolderMount::of_dot_folder(id(number), &dotted)
+        };
+        let elsewhere = |number, uid, at: &str| FolderMount {
+            at: at.to_owned(),
+            ..mapped(number, uid)
+        };
+        let (kept, gone) = with_own(vec![elsewhere(3, 5000, "/a")], vec![mapped(2, 5001)]);
+        assert_eq!((kept.len(), gone.len()), (1, 1));
+        let (kept, gone) = with_own(vec![elsewhere(3, 5000, "/a")], vec![mapped(2, 5000)]);
+        assert_eq!((kept.len(), gone.len()), (2, 0));
+        let two = vec![elsewhere(3, 5000, "/a"), elsewhere(4, 5001, "/b")];
+        let refused = mount_plan(two).expect_err("two users");
+        assert_eq!(refused.code, "mount.mapped-users");
+    }
+
+    #[test]
+    fn a_mapped_user_is_none_of_the_machines_own_and_none_of_a_session() {
+        let read = |text: &str| MappedUser::parse(text).map(|user| (user.uid, user.gid));
+        assert_eq!(read("5000").ok(), Some((5000, 5000)));
+        assert_eq!(read("5000:100000").ok(), Some((5000, 100_000)));
+        let user = MappedUser::parse("1000:1001").expect("good");
+        assert_eq!(MappedUser::parse(&user.to_string()).ok(), Some(user));
+        for bad in [
+            "",
+            "0",
+            "999",
+            "5000:0",
+            "5000:",
+            "-1",
+            "+5000",
+            "05000",
+            "1000000000",
+            "a",
+            "5000:5000:5000",
+        ] {
+            let refused = MappedUser::parse(bad).expect_err(bad);
+            assert_eq!(refused.code, "volume.mapped-user", "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_home_is_where_the_user_of_the_container_has_it() {
+        for (user, home) in [
+            ("/root", "/root"),
+            ("/home/jovyan/", "/home/jovyan"),
+            ("/", "/home/work"),
+            ("", "/home/work"),
+            ("/etc/x", "/home/work"),
+            ("/a/../etc", "/home/work"),
+            ("home", "/home/work"),
+        ] {
+            assert_eq!(home_of(user), home, "{user}");
+        }
+        assert!(is_at_or_below("/a/b", "/a") && is_at_or_below("/a", "/a/"));
+        assert!(!is_at_or_below("/ab", "/a") && !is_at_or_below("/a", "/a/b"));
     }
 
     #[test]

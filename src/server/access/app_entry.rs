@@ -114,7 +114,7 @@ pub fn app_cookie(server: &Server, pass: &AppPass) -> Option<String> {
     let (kind, proof) = match pass.via {
         Via::Browser { session } => (b'b', session.0),
         Via::Token { id } => (b't', id.0),
-        Via::SshKey { .. } | Via::LocalRoot => return None,
+        Via::SshKey { .. } | Via::Session { .. } | Via::LocalRoot => return None,
     };
     let mut bytes = vec![kind];
     bytes.extend(proof.as_bytes());
@@ -184,7 +184,7 @@ pub async fn by_app_pass(
                     let lives = token.expires_at.is_none_or(|end| end > now);
                     lives.then_some((user, Some(token.scopes), since))
                 }),
-                Via::SshKey { .. } | Via::LocalRoot => None,
+                Via::SshKey { .. } | Via::Session { .. } | Via::LocalRoot => None,
             })
         })?;
     let Some((user, scopes, since)) = found else {
@@ -195,7 +195,9 @@ pub async fn by_app_pass(
     }
     let must_change_password = match pass.via {
         Via::Browser { .. } => user.must_change_password || is_aged(server, &user),
-        Via::Token { .. } | Via::SshKey { .. } | Via::LocalRoot => user.must_change_password,
+        Via::Token { .. } | Via::SshKey { .. } | Via::Session { .. } | Via::LocalRoot => {
+            user.must_change_password
+        }
     };
     let caller = Caller {
         must_change_password,

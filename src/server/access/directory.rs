@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use api::secret::SecretText;
+use base::connection_fault;
 use base::settings::Settings;
 use ldap3::{
     Ldap, LdapConnAsync, LdapConnSettings, LdapError, SearchEntry, SearchOptions, StdStream,
@@ -18,6 +19,8 @@ use ldap3::{
 use rules::directory::{
     DirectoryUrl, EntryLocks, MAX_GROUPS, bind_name, filter, is_disabled, takes_name,
 };
+use rules::reason::Reason;
+use rules::reasons;
 use rules::refusal::RefusalKind;
 use rules::refusals;
 use rules::units::Timestamp;
@@ -61,26 +64,46 @@ impl Default for DirectoryTurns {
 /// Why a directory gave no answer about a user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DirectoryFault {
-    #[error("a file of the directory's settings cannot be used: {0}")]
+    #[error("{}", reasons::connection_file(.0).text)]
     File(String),
-    #[error("the name of the directory's machine is not in /etc/hosts")]
+    #[error("{}", reasons::connection_name_unknown().text)]
     Unknown,
-    #[error("the directory does not admit the service account (result {0})")]
+    #[error("{}", reasons::connection_account_refused(.0).text)]
     Service(u32),
-    #[error("the directory answered with result {0}")]
+    #[error("{}", reasons::connection_result(.0).text)]
     Answer(u32),
     #[error("the entry has too many groups")]
     TooManyGroups,
-    #[error("the directory sends more than one entry can be")]
+    #[error("{}", reasons::connection_too_long().text)]
     TooLong,
-    #[error("no answer in time")]
+    #[error("{}", reasons::connection_timed_out().text)]
     Late,
     #[error("the conversation with the directory was broken off")]
     Broken,
-    #[error(transparent)]
-    Connection(#[from] std::io::Error),
-    #[error(transparent)]
-    Protocol(#[from] LdapError),
+    #[error("{}", connection_fault::told(.0).text)]
+    Connection(std::io::Error),
+    #[error("{}", of_protocol(.0).text)]
+    Protocol(LdapError),
+}
+
+// No sources: the sentences have what stands behind them.
+impl From<std::io::Error> for DirectoryFault {
+    fn from(error: std::io::Error) -> Self {
+        Self::Connection(error)
+    }
+}
+
+impl From<LdapError> for DirectoryFault {
+    fn from(error: LdapError) -> Self {
+        Self::Protocol(error)
+    }
+}
+
+fn of_protocol(error: &LdapError) -> Reason {
+    match error {
+        LdapError::Io { source } => connection_fault::told(source),
+        other => reasons::connection_unreadable(base::observe::chain(other)),
+    }
 }
 
 /// Whether the password of a user went to a directory. From then on a try counts whatever comes back, or nothing: who made a

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rules::names::UserId;
 use rules::refusal::{Refusal, RefusalKind};
 use rules::refusals;
+use rules::session::SessionState;
 use rules::units::Timestamp;
 use rules::users::User;
 
@@ -167,6 +168,14 @@ fn proven(server: &Server, caller: &Caller) -> Result<Option<Timestamp>, Failure
                         end => Ok(end.into_iter().chain(user_end).min()),
                     }
                 }
+                Via::Session { id } => {
+                    let row = view.session(id)?;
+                    let runs = row.filter(|row| row.state() == SessionState::Running);
+                    let user = runs.map(|row| view.user(row.owner)).transpose()?;
+                    let user = user.flatten().ok_or_else(refusals::inner_door_closed)?;
+                    // No user signs in by it, so a second factor that is due is no matter.
+                    Ok(same(server, caller, &user, None, now)?)
+                }
             }
         })
 }
@@ -191,7 +200,7 @@ fn same(
     }
     let aged = match caller.via {
         Via::Browser { .. } => ages_at(server, user),
-        Via::Token { .. } | Via::SshKey { .. } | Via::LocalRoot => None,
+        Via::Token { .. } | Via::SshKey { .. } | Via::Session { .. } | Via::LocalRoot => None,
     };
     let must_change = user.must_change_password || aged.is_some_and(|end| end <= now);
     // What is open where the user sets another one stays open.

@@ -229,7 +229,7 @@ pub async fn begin_by_provider(
     let challenge = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()));
     let again = again.and_then(|caller| match caller.via {
         Via::Browser { session } => Some((session.0, caller.subject.user)),
-        Via::Token { .. } | Via::SshKey { .. } | Via::LocalRoot => None,
+        Via::Token { .. } | Via::SshKey { .. } | Via::Session { .. } | Via::LocalRoot => None,
     });
     let back = return_address(&settings);
     let client = settings.oidc_client.as_deref().unwrap_or_default().trim();

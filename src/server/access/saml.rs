@@ -98,7 +98,7 @@ pub fn begin_by_saml(
     let request = format!("_{}", secret::draw("").reveal());
     let again = again.and_then(|caller| match caller.via {
         Via::Browser { session } => Some((session.0, caller.subject.user)),
-        Via::Token { .. } | Via::SshKey { .. } | Via::LocalRoot => None,
+        Via::Token { .. } | Via::SshKey { .. } | Via::Session { .. } | Via::LocalRoot => None,
     });
     let force = match again {
         Some(_) => " ForceAuthn=\"true\"",

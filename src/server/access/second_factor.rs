@@ -324,7 +324,8 @@ pub(crate) fn accepted(
         Some(TypedCode::Time(code)) => totp::step_of(&ticket.body, code, server.clock().now()),
         Some(TypedCode::Recovery(_)) | None => None,
     };
-    let step = step.ok_or_else(|| refusals::second_factor_wrong().at("/code"))?;
+    // There are no recovery codes yet, or those of the factor that is to go.
+    let step = step.ok_or_else(|| refusals::second_factor_first_wrong().at("/code"))?;
     Ok((ticket.body, step))
 }
 

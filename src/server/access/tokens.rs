@@ -161,7 +161,8 @@ pub(crate) fn end_with_maker(
     }
 }
 
-/// Whether the browser or the token of a caller, who proved themselves when the request began, still opens anything.
+/// Whether the browser, the token, the key or the session of a caller, who proved themselves when the request began, still
+/// opens anything.
 ///
 /// Errors: `sign-in.ended`, `token.revoked`, `user.suspended`.
 pub(crate) fn still_admitted(view: &ReadTransaction<'_>, caller: &Caller) -> Result<(), Failure> {
@@ -170,6 +171,10 @@ pub(crate) fn still_admitted(view: &ReadTransaction<'_>, caller: &Caller) -> Res
         Via::Browser { session } => view.browser_by_id(session.0)?.map(|(_, user)| user),
         Via::Token { id } => view.token_by_id(id)?.map(|(_, user)| user),
         Via::SshKey { id } => view.ssh_key_by_id(id)?.map(|(_, user)| user),
+        Via::Session { id } => match view.session(id)? {
+            Some(session) => view.user(session.owner)?,
+            None => None,
+        },
     };
     match (user, caller.via) {
         (Some(user), _) if user.suspended => Err(suspended().into()),

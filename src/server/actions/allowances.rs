@@ -3,17 +3,24 @@
 
 use api::allowances::{AllowanceView, NewAllowanceBody};
 use api::policies::{LimitsBody, PolicyUseBody};
-use rules::names::AllowanceId;
+use rules::folder::FolderOwner;
+use rules::grants::GrantScope;
+use rules::names::{AllowanceId, UserId};
 use rules::permissions::{Permission, may};
-use rules::quota::{Allowance, PolicyLimits};
+use rules::quota::{Allowance, LimitKey, PolicyLevel, PolicyLimits, TenantLevel};
 use rules::refusal::Refusal;
 use rules::refusals;
-use rules::tenancy::Scope;
+use rules::tenancy::{ProjectId, Scope};
+use rules::units::Timestamp;
+use rules::workload::precedence::USUAL_PRIORITY;
+use uuid::Uuid;
 
 use super::policies::{limits_of, subject};
+use super::sessions::USUAL_LIMITS;
+use super::storage::unraised;
 use crate::access::Caller;
-use crate::catalog::Lane;
 use crate::catalog::allowances::AllowanceRecord;
+use crate::catalog::{Lane, ReadTransaction};
 use crate::{Failure, Server};
 
 /// Allowances of a site. Higher: each pass reads more of them. Lower: an exam week of a large class names fewer users.
@@ -54,7 +61,7 @@ pub async fn get(
 
 /// Raises limits until a time. Holds at once, also for what waits.
 ///
-/// Errors: `allowance.empty`, `allowance.end`, `allowance.reason-too-long`, `allowance.too-many`,
+/// Errors: `allowance.empty`, `allowance.end`, `allowance.no-limit`, `allowance.reason-too-long`, `allowance.too-many`,
 /// `policy.limit-too-large`, `domain.not-found`, `project.not-found`, `user.not-found`.
 pub async fn create(
     server: &Server,
@@ -87,6 +94,15 @@ pub async fn create(
                 subject: Some(asked.subject),
             };
             let (id, whose) = subject(rows, &caller, &of)?;
+            let held = raisable(rows, asked.level, id.unwrap_or_default(), rows.now)?;
+            let mut keys = LimitKey::ALL.into_iter();
+            let unlimited = |key: &LimitKey| limits.get(*key).is_some() && held.get(*key).is_none();
+            if let Some(key) = keys.find(unlimited) {
+                let place = format!("/limits/{}", key.word());
+                return Err(refusals::allowance_no_limit(key.word(), &whose)
+                    .at(place)
+                    .into());
+            }
             if let Some(full) = no_room(rows.allowances()?.len()) {
                 return Err(full.into());
             }
@@ -127,6 +143,64 @@ pub async fn remove(server: &Server, caller: &Caller, id: AllowanceId) -> Result
             rows.note_allowance(actor.as_str(), &found, "allowance.removed", &told, "")
         })
         .await
+}
+
+/// The limits that an allowance of that subject can raise, without any allowance: those of policies that bound it, and those
+/// that are built in where no policy says it. What it leaves out is not limited. Costs a visit of each policy and of each
+/// place that one is attached to.
+pub(crate) fn raisable(
+    view: &ReadTransaction<'_>,
+    level: TenantLevel,
+    subject: Uuid,
+    now: Timestamp,
+) -> Result<PolicyLimits, Failure> {
+    let mut held = PolicyLimits::NONE;
+    let (mut projects, mut account) = (Vec::new(), None);
+    match level {
+        TenantLevel::User => {
+            if let Some(user) = view.user(UserId(subject))? {
+                let scopes = user.grants_at(now).into_iter().map(|grant| grant.scope);
+                projects.extend(scopes.filter_map(|scope| match scope {
+                    GrantScope::Project(project) => Some(project.0),
+                    GrantScope::Domain(_) | GrantScope::Site => None,
+                }));
+                account = Some((FolderOwner::User(user.id), user.domain));
+            }
+        }
+        TenantLevel::Project => {
+            if let Some(project) = view.project(ProjectId(subject))? {
+                account = Some((FolderOwner::Project(project.id), project.domain));
+            }
+        }
+        TenantLevel::Domain => {}
+    }
+    let policies = view.policies()?;
+    for (policy, used) in view.policy_uses()? {
+        let is_of = |one: Option<Uuid>| match used.level {
+            PolicyLevel::Site => true,
+            PolicyLevel::Member => one.is_some_and(|project| projects.contains(&project)),
+            PolicyLevel::Domain | PolicyLevel::Project | PolicyLevel::User => one == Some(subject),
+        };
+        if TenantLevel::that_raises(used.level) == level && is_of(used.subject) {
+            let found = policies.iter().find(|one| one.id == policy);
+            held = found.map_or(held, |found| held.or(found.limits));
+        }
+    }
+    let Some((owner, domain)) = account else {
+        return Ok(held);
+    };
+    let (attached, _) = unraised(view, owner, domain, now)?;
+    if level == TenantLevel::User {
+        held = held.or(USUAL_LIMITS);
+        let names_priority = |limits: &PolicyLimits| limits.priority.is_some();
+        if !attached.iter().any(|policy| names_priority(&policy.limits)) {
+            held.priority = Some(u64::from(USUAL_PRIORITY));
+        }
+    }
+    let of_account = attached
+        .iter()
+        .filter(|policy| TenantLevel::that_raises(policy.level) == level);
+    Ok(of_account.fold(held, |held, policy| held.or(policy.limits)))
 }
 
 fn show(row: AllowanceRecord) -> AllowanceView {

@@ -71,7 +71,7 @@ pub async fn execute(
         _ => return Err(refusals::code_run_unknown().into()),
     };
     if request.mode == CodeMode::Complete {
-        let completions = interpreter.complete(&request.code).await?;
+        let completions = interpreter.complete(&request.code, &unguessable()).await?;
         return Ok(CodeRun {
             completions,
             ..nothing()
@@ -162,6 +162,7 @@ async fn program(streams: &dyn Streams, key: &InterpreterKey) -> Result<String, 
     match (first, key.language) {
         (Some(first), _) => Ok((*first).to_owned()),
         (None, CodeLanguage::Python) => Err(refusals::code_no_interpreter("python3")),
+        (None, CodeLanguage::R) => Err(refusals::code_no_interpreter("R")),
         (None, CodeLanguage::Shell) => Err(refusals::code_no_interpreter("sh")),
     }
 }

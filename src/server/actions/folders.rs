@@ -26,6 +26,7 @@ use rules::session::Session;
 use rules::storage::{StorageEnforcement, StorageLevel, level};
 use rules::tenancy::{ProjectId, TenantState};
 use rules::units::Timestamp;
+use rules::volume::MappedUser;
 use store::folders::{FolderLimit, FolderStore, is_full};
 use store::volumes::{VolumeShelf, refusal_of};
 
@@ -43,6 +44,7 @@ pub mod adoption;
 pub mod browsing;
 pub mod copies;
 pub mod files;
+pub(in crate::actions) mod homes;
 pub mod limits;
 pub mod notebook;
 pub mod selection;
@@ -355,14 +357,15 @@ pub(super) fn refuse_unmounted(
     Ok(())
 }
 
-/// The home folder of a launch that mounts `home`, with its directory, where its owner has none yet. The launch writes its
-/// row.
+/// The home folder of a launch that mounts `home`, or has it by itself, with its directory, where its owner has none yet. The
+/// launch writes its row. None, too, where none can be made and the launch did not ask for it.
 pub(super) async fn first_home(
     server: &Server,
     subject: &Subject,
     asked: &[RequestedMount],
+    by_itself: bool,
 ) -> Result<Option<Folder>, Failure> {
-    if !asked.iter().any(|mount| mount.folder.trim() == HOME) {
+    if !homes::are_needed(asked, by_itself) {
         return Ok(None);
     }
     let owner = subject.user;
@@ -375,8 +378,17 @@ pub(super) async fn first_home(
         return Ok(None);
     }
     let home = drafted(server, subject, FolderName::home(), FolderKind::Home);
-    make_directory(server, &home).await?;
-    Ok(Some(home))
+    let is_asked = asked.iter().any(|mount| mount.folder.trim() == HOME);
+    match make_directory(server, &home).await {
+        Ok(()) => Ok(Some(home)),
+        Err(failure) if is_asked => Err(failure),
+        Err(failure) => {
+            let error = base::observe::chain(&failure);
+            tracing::warn!(user = %owner, %error, "no home folder could be made");
+            discard(server, home.id);
+            Ok(None)
+        }
+    }
 }
 
 /// Has a session that begins mount read-only what is over its limit, on a machine that holds no limit. Costs a visit of each
@@ -412,7 +424,7 @@ pub(super) async fn enforcement_for(
 /// launch has made it.
 ///
 /// Errors: `folder.unknown`, `folder.ambiguous`, `mount.target`, `mount.subpath`, each at its field; `mount.target-twice`,
-/// `mount.target-nested`, `mount.too-many`; `token.scope-missing`.
+/// `mount.target-nested`, `mount.too-many`, `mount.mapped-users`; `token.scope-missing`.
 pub(super) fn resolve(
     view: &ReadTransaction<'_>,
     subject: &Subject,
@@ -443,8 +455,10 @@ pub(super) fn resolve(
         let home = home.filter(|_| typed == HOME);
         let made = match (held, home) {
             (Some((folder, right)), _) => {
+                let mapped = mapped_user(view, &folder)?;
                 mount.of(folder.id, &folder.name).map(|made| FolderMount {
                     read_only: made.read_only || right == FolderRight::Ro,
+                    mapped,
                     ..made
                 })
             }
@@ -461,6 +475,15 @@ pub(super) fn resolve(
         mounts.push(made.map_err(|refusal| at_mount(refusal, number))?);
     }
     Ok(mount_plan(mounts).map_err(|refusal| refusal.at("/mounts"))?)
+}
+
+/// The user of the volume that a folder lies on, where that has no id-mapped mounts.
+fn mapped_user(view: &ReadTransaction<'_>, folder: &Folder) -> Result<Option<MappedUser>, Failure> {
+    let Some(volume) = folder.volume else {
+        return Ok(None);
+    };
+    let found = view.volume(volume)?;
+    Ok(found.and_then(|found| found.volume.mapped))
 }
 
 /// What asks for a mount once more: by the name of the subject's own folder, else by id.
@@ -533,7 +556,8 @@ pub(super) fn forget_unused(server: &Server, made: Option<FolderId>) {
 }
 
 /// Refuses to start a session again whose folders are not all ready, and its owner's or shared with them. Those that are
-/// shared read-only by now it mounts read-only from now on, and those over their limit for this start.
+/// shared read-only by now it mounts read-only from now on, and those over their limit for this start. What it has by itself
+/// it starts without where that is gone.
 ///
 /// Errors: `folder.in-trash`, `folder.transferring`, `folder.not-found`.
 pub(super) fn refuse_gone(
@@ -541,6 +565,7 @@ pub(super) fn refuse_gone(
     session: &mut Session,
     enforcement: StorageEnforcement,
 ) -> Result<(), Failure> {
+    homes::drop_gone(rows, session)?;
     for mount in &mut session.mounts {
         let found = rows.folder(mount.folder)?.map(|found| found.folder);
         let folder = found.ok_or_else(refusals::folder_not_found)?;
@@ -871,11 +896,14 @@ fn refuse_full(view: &ReadTransaction<'_>, owner: FolderOwner) -> Result<(), Fai
 async fn make_directory(server: &Server, folder: &Folder) -> Result<(), Failure> {
     if let Some(volume) = folder.volume {
         let (store, id) = (server.folders()?, folder.id);
+        let mapped = server
+            .catalog()
+            .read_now("look for a volume", |view| mapped_user(view, folder))?;
         let permit = server.folder_turns().enter_volume(volume)?;
         let shelf = store.volumes().clone();
         let made = on_volume(&shelf, volume, move || {
             let _permit = permit;
-            store.create_on(volume, id)
+            store.create_on(volume, id, mapped)
         });
         return made.await?.map_err(|error| match refusal_of(&error) {
             Some(refusal) => refusal.at("/volume").into(),

@@ -2,6 +2,7 @@
 //! limit, and nodes in maintenance that they run on or may wait for; what became of their reservation requests, and
 //! those that they decide. Read up to a moment that the server keeps for each user. Sends nothing anywhere.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use api::folders::FolderInvitationView;
@@ -160,8 +161,8 @@ pub struct OwnMaintenance {
     pub waiting: u64,
 }
 
-/// The caller's notices, newest first: requests that they decide, budgets that are nearly used, nodes in maintenance and what
-/// will end soon, then what happened. At most 50 of each; costs an index look-up for each.
+/// The caller's notices, newest first across all kinds; what will end soon counts as told now. At most 50 of each
+/// kind; costs an index look-up for each.
 ///
 /// Errors: `denied` without `me`.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<OwnNotice>, Failure> {
@@ -169,8 +170,21 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<OwnNotice>, Fa
     let (caller, now) = (caller.clone(), server.clock().now());
     server
         .catalog()
-        .read("list notices", move |view| of(view, &caller, now))
+        .read("list notices", move |view| {
+            let mut all = of(view, &caller, now)?;
+            newest_first(&mut all, now);
+            Ok(all)
+        })
         .await
+}
+
+/// Puts notices into the order that readers see. What has a time to come, or none, stands in front; equals stay in their
+/// order.
+fn newest_first(all: &mut [OwnNotice], now: Timestamp) {
+    all.sort_by_key(|notice| match notice.at == Timestamp::default() {
+        true => Reverse(now),
+        false => Reverse(notice.at.min(now)),
+    });
 }
 
 /// The same out of rows that are read already: what mail says of a notice is what the reader sees at that moment.
@@ -697,5 +711,40 @@ fn happened(row: ToldEventRow, read: u64, is_newest: bool) -> OwnNotice {
         name,
         // What they did themselves they know.
         unread: event.sequence > read && !own,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_notice_stands_first_of_all_kinds() {
+        let at = |second: u64| Timestamp::default().plus_seconds(second);
+        let one = |at: Timestamp, about: NoticeKind| OwnNotice {
+            key: String::new(),
+            event: None,
+            at,
+            about,
+            session: None,
+            name: None,
+            unread: false,
+        };
+        let asked = one(at(40), NoticeKind::ReservationAsked("lab".into()));
+        let ends = one(at(900), NoticeKind::WillEnd(at(900)));
+        let closed = OwnMaintenance {
+            message: String::new(),
+            running: 1,
+            waiting: 0,
+        };
+        let closed = one(Timestamp::default(), NoticeKind::Maintenance(closed));
+        let (older, newer) = (
+            one(at(10), NoticeKind::Started),
+            one(at(50), NoticeKind::Started),
+        );
+        let mut all = vec![asked, ends, closed, newer, older];
+        newest_first(&mut all, at(100));
+        let order: Vec<Timestamp> = all.iter().map(|one| one.at).collect();
+        assert_eq!(order, [at(900), at(0), at(50), at(40), at(10)]);
     }
 }

@@ -86,6 +86,8 @@ pub async fn create(
                 limits,
                 egress,
                 sudo: asked.sudo,
+                no_inner_door: asked.no_inner_door,
+                no_home: asked.no_home,
                 generation: 1,
             };
             rows.insert_policy(&policy)?;
@@ -169,6 +171,8 @@ struct PolicyChange {
     limits: Option<PolicyLimits>,
     egress: Option<Option<EgressPolicy>>,
     sudo: Option<bool>,
+    no_inner_door: Option<bool>,
+    no_home: Option<bool>,
     if_match: Option<u64>,
 }
 
@@ -181,6 +185,8 @@ impl PolicyChange {
             limits: limits.transpose()?,
             egress: egress.transpose()?,
             sudo: patch.sudo,
+            no_inner_door: patch.no_inner_door,
+            no_home: patch.no_home,
             if_match,
         })
     }
@@ -204,6 +210,8 @@ fn changed(
         limits: wanted.limits.unwrap_or(policy.limits),
         egress: wanted.egress.unwrap_or_else(|| policy.egress.clone()),
         sudo: wanted.sudo.unwrap_or(policy.sudo),
+        no_inner_door: wanted.no_inner_door.unwrap_or(policy.no_inner_door),
+        no_home: wanted.no_home.unwrap_or(policy.no_home),
         ..policy.clone()
     };
     if changed == policy {
@@ -215,7 +223,9 @@ fn changed(
     }
     let is_renamed = changed.limits == policy.limits
         && changed.egress == policy.egress
-        && changed.sudo == policy.sudo;
+        && changed.sudo == policy.sudo
+        && changed.no_inner_door == policy.no_inner_door
+        && changed.no_home == policy.no_home;
     let (before, after) = match is_renamed {
         true => (policy.name.clone(), changed.name.clone()),
         false => (told(&policy), told(&changed)),
@@ -358,6 +368,8 @@ pub(super) fn make_for_gpu(
         },
         egress: None,
         sudo: false,
+        no_inner_door: false,
+        no_home: false,
         generation: 1,
     };
     rows.insert_policy(&policy)?;
@@ -532,7 +544,9 @@ fn told(policy: &PolicyRecord) -> String {
         .as_ref()
         .map(|egress| format!("network {}", egress.told()));
     let sudo = policy.sudo.then(|| "sudo".to_owned());
-    let said: Vec<String> = [Some(limits), network, sudo]
+    let door = policy.no_inner_door.then(|| "no inner door".to_owned());
+    let home = policy.no_home.then(|| "no home".to_owned());
+    let said: Vec<String> = [Some(limits), network, sudo, door, home]
         .into_iter()
         .flatten()
         .filter(|words| !words.is_empty())
@@ -565,6 +579,8 @@ fn show(view: &ReadTransaction<'_>, policy: PolicyRecord) -> Result<PolicyView, 
         limits: LimitsBody::from(policy.limits),
         egress: EgressBody::from(policy.egress.as_ref()),
         sudo: policy.sudo,
+        no_inner_door: policy.no_inner_door,
+        no_home: policy.no_home,
         generation: policy.generation,
     })
 }

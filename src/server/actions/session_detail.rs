@@ -1,6 +1,7 @@
 //! All that rows say about one session and what surrounds it, as of one revision: the session, why it is where it
 //! is, its history, the machines and the devices. A page that read them one after another would mix moments.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::events::EventView;
@@ -8,14 +9,17 @@ use api::gpus::Gpus;
 use api::idle_rules::SessionIdleView;
 use api::sessions::{ConnectionView, SessionView};
 use rules::blocker::PlacementBlocker;
-use rules::permissions::Permission;
+use rules::names::{FolderId, SessionId};
+use rules::permissions::{Permission, may};
 use rules::placement::{self, Explanation};
+use rules::session::Session;
 
 use super::sessions::find::find;
 use super::sessions::overview::{self, Overview};
 use super::sessions::view::NameCache;
 use super::{allowed, gpus, idle_rules, sessions};
 use crate::access::Caller;
+use crate::catalog::ReadTransaction;
 use crate::snapshot::Snapshot;
 use crate::{Failure, Server, ServerFault};
 
@@ -27,6 +31,8 @@ pub struct SessionDetail {
     pub revision: u64,
     pub session: SessionView,
     pub why: Explanation,
+    /// The sessions that it starts after, with the names of those that the caller may see.
+    pub after: Vec<(SessionId, Option<String>)>,
     /// Why a restart would give up its place; None where it keeps it, and where it has none.
     pub restart: Option<PlacementBlocker>,
     /// Oldest first.
@@ -37,6 +43,8 @@ pub struct SessionDetail {
     pub gpus: Gpus,
     /// Warnings of being idle that hold now.
     pub idle: Option<SessionIdleView>,
+    /// Whose the folders are that a session of the reader's own mounts, where they are not the reader's.
+    pub folder_owners: BTreeMap<FolderId, String>,
 }
 
 /// How often a page tries the snapshot that all share before it reads one of its own. Higher: a page waits longer
@@ -109,14 +117,55 @@ async fn read_with(
                 restart,
                 session: NameCache::new(view)?.show(&row)?,
                 why: sessions::explained(view, &snapshot, &row, &caller, now)?,
+                after: after(view, &caller, &row)?,
                 events: sessions::history(view, &row)?,
                 connections: sessions::connections_of(view, &row)?,
                 overview: overview::summary(&own, view, &snapshot, &caller, now)?,
                 gpus: gpus::of(&own, &snapshot, &caller, now),
                 idle: idle_rules::state_of(view, &row)?,
+                folder_owners: folder_owners(view, &caller, &row)?,
             }))
         })
         .await
+}
+
+/// The names of users and projects whose folders a session of the caller's mounts; none of a session of another user, to
+/// whose reader they may be unknown. Costs a row by key for each mount.
+fn folder_owners(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    row: &Session,
+) -> Result<BTreeMap<FolderId, String>, Failure> {
+    let mut owners = BTreeMap::new();
+    for mount in row
+        .mounts
+        .iter()
+        .filter(|_| row.owner == caller.subject.user)
+    {
+        if let Some(found) = view.folder(mount.folder)?
+            && found.folder.owner != row.owner.into()
+        {
+            owners.insert(mount.folder, found.owner_name);
+        }
+    }
+    Ok(owners)
+}
+
+/// What a session starts after, by id, and what each is called where the reader may see it.
+///
+/// O(sessions that it starts after), which a launch bounds.
+fn after(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    row: &Session,
+) -> Result<Vec<(SessionId, Option<String>)>, Failure> {
+    let named = |id: &SessionId| -> Result<_, Failure> {
+        let other = view.session(*id)?;
+        let shown = other
+            .filter(|other| may(&caller.subject, Permission::SessionsRead, &other.scope()).is_ok());
+        Ok((*id, shown.map(|other| other.name.to_string())))
+    };
+    row.spec.depends_on.iter().map(named).collect()
 }
 
 #[cfg(test)]
@@ -157,7 +206,28 @@ mod tests {
         let reason = page.session.reason.map(|reason| reason.text);
         assert_eq!(Some(page.why.sentence), reason);
         assert!(page.events.len() > before.events.len());
+        assert!(page.after.is_empty());
         let newest = page.overview.recent.first().map(|event| event.sequence);
         assert_eq!(page.events.last().map(|event| event.sequence), newest);
+    }
+
+    #[tokio::test]
+    async fn what_a_session_starts_after_is_told_by_name() {
+        let server = Server::for_tests();
+        server.put_test_node("one");
+        let root = crate::access::local_root(&server);
+        for (name, after) in [("first", None), ("second", Some("first"))] {
+            let wanted = LaunchRequest {
+                name: Some(name.into()),
+                depends_on: after.map(str::to_owned).into_iter().collect(),
+                ..LaunchRequest::default()
+            };
+            sessions::launch(&server, &root, wanted, None)
+                .await
+                .unwrap();
+        }
+        let first = read(&server, &root, "first").await.unwrap().session;
+        let second = read(&server, &root, "second").await.unwrap();
+        assert_eq!(second.after, [(first.id, Some("first".to_owned()))]);
     }
 }

@@ -42,7 +42,9 @@ pub use change::{
     set_priority, set_time_limit, stop, stop_saying,
 };
 pub use commit::{commit, preview_commit};
-pub(crate) use launch::{LaunchForMembers, effective_limits, limits_of_user, project_of_launch};
+pub(crate) use launch::{
+    LaunchForMembers, USUAL_LIMITS, effective_limits, limits_of_user, project_of_launch,
+};
 pub use launch::{Launched, duplicate, has_networks, launch, offers_sudo, preview};
 pub use overview::{
     HeldSlice, MenuCounts, NodeOverview, Overview, OwnUsage, StateCounts, menu_counts, overview,

@@ -104,6 +104,7 @@ pub async fn approve(
                     ..access::new_user(name, Role::User, now)
                 };
                 rows.insert_user(&user, &row.password)?;
+                rows.date_password(user.id)?;
                 rows.forget_sign_up(row.id)?;
                 let (object, role) = (user.id.to_string(), user.role.word());
                 note(rows, &caller, (&row, object.as_str()), "user.added", role)

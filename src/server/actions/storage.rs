@@ -139,6 +139,22 @@ fn policies_of_owner(
     domain: DomainId,
     now: Timestamp,
 ) -> Result<Vec<AttachedPolicy>, Failure> {
+    let (mut attached, subjects) = unraised(view, owner, domain, now)?;
+    for allowance in view.allowances_of(&subjects)? {
+        for policy in &mut attached {
+            policy.raise(&allowance);
+        }
+    }
+    Ok(attached)
+}
+
+/// The same without allowances, and whose they are.
+pub(crate) fn unraised(
+    view: &ReadTransaction<'_>,
+    owner: FolderOwner,
+    domain: DomainId,
+    now: Timestamp,
+) -> Result<(Vec<AttachedPolicy>, PolicySubjects), Failure> {
     let (project, user) = match owner {
         FolderOwner::User(user) => {
             let home = view.home_project(user, now)?;
@@ -160,25 +176,25 @@ fn policies_of_owner(
         attached.retain(|policy| policy.level != PolicyLevel::Member);
     }
     attached.extend(usual_limits(&attached, owner));
-    for allowance in view.allowances_of(&subjects)? {
-        for policy in &mut attached {
-            policy.raise(&allowance);
-        }
-    }
-    Ok(attached)
+    Ok((attached, subjects))
 }
 
 /// What holds for the account of an owner where no policy says it, as a policy, so that an allowance raises that too.
-fn usual_limits(attached: &[AttachedPolicy], owner: FolderOwner) -> Option<AttachedPolicy> {
+/// Images belong to users alone.
+pub(crate) fn usual_limits(
+    attached: &[AttachedPolicy],
+    owner: FolderOwner,
+) -> Option<AttachedPolicy> {
     let mut limits = PolicyLimits::NONE;
     for (key, usual) in [
         (LimitKey::FolderBytes, DEFAULT_FOLDER_BYTES.0),
         (LimitKey::Images, MAX_OWN_IMAGES),
     ] {
-        if attached
+        let is_named = attached
             .iter()
-            .all(|policy| policy.limits.get(key).is_none())
-        {
+            .any(|policy| policy.limits.get(key).is_some());
+        let is_of_owner = key == LimitKey::FolderBytes || matches!(owner, FolderOwner::User(_));
+        if is_of_owner && !is_named {
             limits.set(key, Some(usual));
         }
     }

@@ -14,12 +14,12 @@ use rules::refusals;
 use rules::session::SessionState;
 use rules::storage::{StorageLevel, percent};
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
-use rules::volume::VolumeState;
+use rules::volume::{DEFAULT_VOLUME, VolumeState};
 use rules::world::ClusterSnapshot;
 use serde::{Deserialize, Serialize};
 
 use super::diagnostic_check::DiagnosticCheck;
-use super::{allowed, astray_folders, certificates};
+use super::{allowed, astray_folders, certificates, pool};
 use crate::access::{self, Caller};
 pub use crate::appliance::settings::Reloaded;
 use crate::catalog::Lane;
@@ -330,6 +330,15 @@ pub async fn metrics(server: &Server, caller: &Caller) -> Result<Metrics, Failur
     let audit_targets: Vec<AuditTargetMetrics> = audit_targets.collect();
     // A store that cannot be opened takes no figure of anything else away.
     let shelf = server.folders().ok().map(|store| store.volumes().clone());
+    let pool = pool::look(server).await.ok().flatten();
+    // It is the box's own disk to those who have folders there.
+    let pool = pool.map(|pool| VolumeMetrics {
+        name: DEFAULT_VOLUME.to_owned(),
+        is_ready: true,
+        used: Some(pool.used.0),
+        free: Some(pool.size.saturating_sub(pool.used).0),
+        total: Some(pool.size.0),
+    });
     server
         .catalog()
         .read("take figures", move |view| {
@@ -423,6 +432,7 @@ pub async fn metrics(server: &Server, caller: &Caller) -> Result<Metrics, Failur
                             total: seen.map(|sight| sight.total),
                         }
                     })
+                    .chain(pool)
                     .collect(),
             })
         })

@@ -108,6 +108,14 @@ async fn any_opened_app(server: &Server, caller: &Caller) -> Result<(), Failure>
 
 const NOBODY: Uuid = Uuid::from_u128(7);
 
+fn no_container() -> ContainerName {
+    ContainerName {
+        session: rules::names::SessionId(NOBODY),
+        incarnation: 1,
+        index: 0,
+    }
+}
+
 /// A caller with an account of its own.
 pub(super) fn caller_of(server: &Server, name: &str, role: Role) -> Caller {
     let name = rules::names::UserName::parse(name).unwrap();
@@ -208,6 +216,14 @@ async fn every_act_asks_for_its_capability_first() {
         }),
         (SessionsRead, "sessions.read_logs", |s, c| {
             sessions::read_logs(s, c, "x")
+        }),
+        (SessionsRead, "inner_door.look", |s, c| inner_door::look(
+            s,
+            c,
+            no_container()
+        )),
+        (SessionsRead, "inner_door.recent_samples", |s, c| {
+            inner_door::recent_samples(s, c, no_container())
         }),
         (SessionsEnter, "sessions.enter", |s, c| sessions::enter(
             s, c, "x"

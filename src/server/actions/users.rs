@@ -583,6 +583,35 @@ pub async fn change_password(
         .await
 }
 
+/// Events of an account that are looked through for who chose its password. Higher: each overview costs more. Lower: a
+/// password that was set long ago is taken for the user's own.
+const PASSWORD_EVENTS: u32 = 50;
+
+/// When an administrator chose the password that the caller still has. None where the caller chose it, where it is no
+/// password of this site, and where the journal does not tell it any more. One indexed read.
+pub fn assigned_password(server: &Server, caller: &Caller) -> Option<Timestamp> {
+    allowed(caller, Permission::Me).ok()?;
+    let found = server
+        .catalog()
+        .read_now("look who chose a password", |view| {
+            let user = own(view, caller)?;
+            if !user.source.is_local() {
+                return Ok(None);
+            }
+            let events = view.events_of(&user.id.to_string(), PASSWORD_EVENTS)?;
+            let newest_first = events.iter().rev();
+            let mut known = newest_first.filter_map(|event| match event.code.as_str() {
+                "user.password-set" => Some(Some(event.at)),
+                // Who asked for the account typed the password then, and it has its date.
+                "user.added" => Some(user.password_set_at.is_none().then_some(event.at)),
+                "user.password-changed" | "user.joined" => Some(None),
+                _ => None,
+            });
+            Ok(known.next().flatten())
+        });
+    found.ok().flatten()
+}
+
 /// The caller's signed-in browsers, newest first.
 pub async fn sign_ins(server: &Server, caller: &Caller) -> Result<Vec<SignInView>, Failure> {
     allowed(caller, Permission::Me)?;
@@ -675,14 +704,14 @@ fn of_the_site(caller: &Caller) -> Result<(), Failure> {
 fn own_browser(caller: &Caller) -> Option<Uuid> {
     match caller.via {
         Via::Browser { session } => Some(session.0),
-        Via::Token { .. } | Via::SshKey { .. } | Via::LocalRoot => None,
+        Via::Token { .. } | Via::SshKey { .. } | Via::Session { .. } | Via::LocalRoot => None,
     }
 }
 
 fn own_token(caller: &Caller) -> Option<TokenId> {
     match caller.via {
         Via::Token { id } => Some(id),
-        Via::Browser { .. } | Via::SshKey { .. } | Via::LocalRoot => None,
+        Via::Browser { .. } | Via::SshKey { .. } | Via::Session { .. } | Via::LocalRoot => None,
     }
 }
 

@@ -14,7 +14,7 @@ use rules::storage::StorageEnforcement;
 use rules::tenancy::Scope;
 use rules::units::Timestamp;
 use rules::volume::{
-    DEFAULT_VOLUME, MAX_VOLUME_TENANTS, MAX_VOLUMES, Volume, VolumeAccess, VolumeState,
+    DEFAULT_VOLUME, MAX_VOLUME_TENANTS, MAX_VOLUMES, MappedUser, Volume, VolumeAccess, VolumeState,
     volume_name, volume_path,
 };
 use store::volumes::{VolumeShelf, VolumeSight, refusal_of};
@@ -73,7 +73,7 @@ pub async fn get(server: &Server, caller: &Caller, which: &str) -> Result<Volume
 /// Makes a mounted file system a volume: writes its marker, where it has none, and its row.
 ///
 /// Errors: `role.administrator-needed`, `tenant.name-invalid`, `volume.name-taken`, `volume.path-invalid`, `volume.not-mounted`,
-/// `volume.not-empty`, `volume.read-only`, `volume.hung`, `volume.known`, `volume.too-many`, `volume.tenants`,
+/// `volume.not-empty`, `volume.read-only`, `volume.hung`, `volume.known`, `volume.too-many`, `volume.tenants`, `volume.mapped-user`,
 /// `domain.not-found`, `project.not-found`.
 pub async fn create(
     server: &Server,
@@ -85,6 +85,9 @@ pub async fn create(
     let key = own_key(caller, key)?;
     let name = volume_name(asked.name.trim())?;
     let path = volume_path(&asked.path)?;
+    let typed = asked.mapped_user.as_deref().map(str::trim);
+    let typed = typed.filter(|typed| !typed.is_empty());
+    let mapped = typed.map(MappedUser::parse).transpose()?;
     let shelf = server.folders()?.volumes().clone();
     refuse_own(&shelf, &path)?;
     // What is refused writes no marker.
@@ -112,6 +115,7 @@ pub async fn create(
                     name,
                     path,
                     access: access(rows, &caller.subject, &asked.domains, &asked.projects)?,
+                    mapped,
                     created_at: rows.now,
                     generation: 1,
                 };
@@ -469,6 +473,10 @@ fn show(
         id: volume.id,
         name: volume.name.to_string(),
         path: is_whole.then_some(volume.path),
+        mapped_user: volume
+            .mapped
+            .filter(|_| is_whole)
+            .map(|user| user.to_string()),
         // Until the first look nothing is known against it.
         state: sight
             .as_ref()

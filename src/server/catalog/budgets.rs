@@ -105,14 +105,14 @@ struct LiveSession {
     held: u64,
     /// Hundredths of GPUs; none while it is on hold.
     gpu: u64,
-    /// Milliseconds for which it may still hold them; None: it has no maximum runtime.
+    /// Milliseconds for which it may still hold them; None: it has no time limit.
     left: Option<u64>,
     /// It begins no earlier.
     start_at: Timestamp,
 }
 
 impl LiveSession {
-    /// What it may still use of a budget; None without a maximum runtime.
+    /// What it may still use of a budget; None without a time limit.
     fn reserves(&self, of: &Budget, now: Timestamp) -> Option<u64> {
         match of.part(self.start_at.max(now), self.left.unwrap_or(0)) {
             Some(part) if self.gpu > 0 => self.left.map(|_| self.gpu.saturating_mul(part)),

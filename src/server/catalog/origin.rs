@@ -29,9 +29,9 @@ pub(crate) struct ProvenCaller {
     pub(crate) user: UserId,
     pub(crate) name: String,
     pub(crate) domain: DomainId,
-    /// `browser`, `token`, `ssh-key` or `socket`.
+    /// `browser`, `token`, `ssh-key`, `session` or `socket`.
     pub(crate) via: &'static str,
-    /// The sign-in, the token or the key.
+    /// The sign-in, the token, the key or the session.
     pub(crate) credential: Option<Uuid>,
 }
 

@@ -26,6 +26,10 @@ pub(crate) struct PolicyRecord {
     pub(crate) egress: Option<EgressPolicy>,
     /// It lets launches ask for sudo.
     pub(crate) sudo: bool,
+    /// Sessions under it have no inner door.
+    pub(crate) no_inner_door: bool,
+    /// Sessions under it have no home by themselves.
+    pub(crate) no_home: bool,
     pub(crate) generation: u64,
 }
 
@@ -59,6 +63,8 @@ fn policy_row(row: &Row<'_>) -> rusqlite::Result<PolicyRecord> {
         limits: value::json(row, "limits")?,
         egress: value::json_or_none(row, "egress")?,
         sudo: row.get("sudo")?,
+        no_inner_door: row.get("no_inner_door")?,
+        no_home: row.get("no_home")?,
         generation: value::unsigned(row, "generation")?,
     })
 }
@@ -172,22 +178,37 @@ impl ReadTransaction<'_> {
 
     /// Whether a policy of these subjects lets launches ask for sudo. Costs a visit of each policy that does.
     pub(crate) fn allows_sudo(&self, subjects: &PolicySubjects) -> Result<bool, Failure> {
+        self.has_flagged(subjects, "sudo")
+    }
+
+    /// Whether a policy of these subjects closes the inner doors of their sessions. Costs a visit of each policy that does.
+    pub(crate) fn closes_inner_door(&self, subjects: &PolicySubjects) -> Result<bool, Failure> {
+        self.has_flagged(subjects, "no_inner_door")
+    }
+
+    /// Whether a policy of these subjects leaves sessions without a home. Costs a visit of each policy that does.
+    pub(crate) fn forbids_home(&self, subjects: &PolicySubjects) -> Result<bool, Failure> {
+        self.has_flagged(subjects, "no_home")
+    }
+
+    /// Whether a policy of these subjects has that column set.
+    fn has_flagged(&self, subjects: &PolicySubjects, column: &str) -> Result<bool, Failure> {
         Ok(self
             .connection
-            .prepare_cached(
+            .prepare_cached(&format!(
                 "select exists (
                      select 1
                      from policy_use
                      join policy on policy.id = policy_use.policy
-                     where policy.sudo
+                     where policy.{column}
                      and (
                          policy_use.subject_kind = 'site'
                          or (policy_use.subject_kind = 'domain' and policy_use.subject = ?1)
                          or (policy_use.subject_kind in ('project', 'member') and policy_use.subject = ?2)
                          or (policy_use.subject_kind = 'user' and policy_use.subject = ?3)
                      )
-                 )",
-            )?
+                 )"
+            ))?
             .query_row(
                 [
                     subjects.domain.0.as_bytes(),
@@ -196,6 +217,14 @@ impl ReadTransaction<'_> {
                 ],
                 |row| row.get(0),
             )?)
+    }
+
+    /// Whether any policy closes inner doors. Costs a visit of each policy.
+    pub(crate) fn has_closed_inner_doors(&self) -> Result<bool, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select exists (select 1 from policy where no_inner_door)")?
+            .query_row([], |row| row.get(0))?)
     }
 
     /// Whether any policy says something of networks. Costs a visit of each policy.
@@ -286,7 +315,8 @@ impl ReadTransaction<'_> {
     /// All policies, by name.
     pub(crate) fn policies(&self) -> Result<Vec<PolicyRecord>, Failure> {
         let mut statement = self.connection.prepare_cached(
-            "select id, name, limits, egress, sudo, generation from policy order by name",
+            "select id, name, limits, egress, sudo, no_inner_door, no_home, generation
+             from policy order by name",
         )?;
         let rows = statement.query_map([], policy_row)?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -298,7 +328,7 @@ impl ReadTransaction<'_> {
         Ok(self
             .connection
             .prepare_cached(
-                "select id, name, limits, egress, sudo, generation
+                "select id, name, limits, egress, sudo, no_inner_door, no_home, generation
                  from policy
                  where id = ?1 or (?1 is null and name = ?2)",
             )?
@@ -441,8 +471,8 @@ impl Rows<'_> {
         self.refuse_taken_name(policy)?;
         self.connection
             .prepare_cached(
-                "insert into policy (id, name, limits, egress, sudo, generation)
-                 values (?1, ?2, ?3, ?4, ?5, ?6)",
+                "insert into policy (id, name, limits, egress, sudo, no_inner_door, generation, no_home)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )?
             .execute((
                 policy.id.0.as_bytes(),
@@ -450,7 +480,9 @@ impl Rows<'_> {
                 value::text(&policy.limits),
                 policy.egress.as_ref().map(value::text),
                 policy.sudo,
+                policy.no_inner_door,
                 value::signed(policy.generation),
+                policy.no_home,
             ))?;
         Ok(())
     }
@@ -461,7 +493,8 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "update policy
-                 set name = ?2, limits = ?3, egress = ?4, sudo = ?5, generation = generation + 1
+                 set name = ?2, limits = ?3, egress = ?4, sudo = ?5, no_inner_door = ?6, no_home = ?7,
+                     generation = generation + 1
                  where id = ?1",
             )?
             .execute((
@@ -470,6 +503,8 @@ impl Rows<'_> {
                 value::text(&policy.limits),
                 policy.egress.as_ref().map(value::text),
                 policy.sudo,
+                policy.no_inner_door,
+                policy.no_home,
             ))?;
         Ok(())
     }

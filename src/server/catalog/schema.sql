@@ -722,6 +722,8 @@ CREATE TABLE membership (
     primary key (user, project)
 ) strict, without rowid;
 
+CREATE INDEX membership_by_end on membership (expires_at) where expires_at is not null;
+
 CREATE INDEX membership_project on membership (project);
 
 CREATE TABLE node (
@@ -779,7 +781,7 @@ CREATE TABLE policy (
     name text not null unique,
     limits text not null check (json_valid(limits)),
     generation integer not null
-, egress text check (egress is null or json_valid(egress)), sudo integer not null default 0 check (sudo in (0, 1))) strict;
+, egress text check (egress is null or json_valid(egress)), sudo integer not null default 0 check (sudo in (0, 1)), no_inner_door integer not null default 0 check (no_inner_door in (0, 1)), no_home integer not null default 0 check (no_home in (0, 1))) strict;
 
 CREATE TABLE "policy_use" (
     subject_kind text not null
@@ -914,6 +916,8 @@ CREATE TABLE role_grant (
     expires_at integer,
     primary key (user, domain, role)
 ) strict, without rowid;
+
+CREATE INDEX role_grant_by_end on role_grant (expires_at) where expires_at is not null;
 
 CREATE TABLE roster (
     id blob primary key,
@@ -1243,7 +1247,7 @@ CREATE TABLE volume (
     access text not null,
     created_at integer not null,
     generation integer not null
-) strict, without rowid;
+, mapped_uid integer check (mapped_uid between 1000 and 999999999), mapped_gid integer check (mapped_gid between 1000 and 999999999)) strict, without rowid;
 
 CREATE TABLE webhook (
     id blob primary key,

@@ -90,6 +90,17 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// Whether a role ended that is not dropped yet. Two index look-ups.
+    pub(crate) fn has_ended_grant(&self, now: Timestamp) -> Result<bool, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select exists (select 1 from membership where expires_at <= ?1)
+                     or exists (select 1 from role_grant where expires_at <= ?1) as is_there",
+            )?
+            .query_row([now.as_millis()], |row| row.get("is_there"))?)
+    }
+
     pub(crate) fn domain(&self, id: DomainId) -> Result<Option<Domain>, Failure> {
         Ok(self
             .connection

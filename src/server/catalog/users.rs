@@ -589,6 +589,14 @@ impl Rows<'_> {
         Ok(())
     }
 
+    /// The user typed the password of the new account themselves.
+    pub(crate) fn date_password(&self, id: UserId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update user set password_set_at = ?2 where id = ?1")?
+            .execute((id.0.as_bytes(), self.now.as_millis()))?;
+        Ok(())
+    }
+
     /// Ends what proves that a user is who they are, and what they offered others: sign-ins, tokens, SSH keys,
     /// invitations, links.
     pub(crate) fn forget_proofs(&self, id: UserId) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! Rows of volumes. Decides nothing; who makes folders on one, `rules::volume` says.
 
 use rules::names::{TenantName, VolumeId};
-use rules::volume::{Volume, VolumeAccess};
+use rules::volume::{MappedUser, Volume, VolumeAccess};
 use rusqlite::{Params, Row};
 
 use super::reader::ReadTransaction;
@@ -23,11 +23,17 @@ fn volume_row(row: &Row<'_>) -> rusqlite::Result<VolumeRecord> {
             name: value::word(row, "name", |text| TenantName::parse(text).ok())?,
             path: row.get("path")?,
             access: value::json(row, "access")?,
+            mapped: mapped_row(row)?,
             created_at: value::time(row, "created_at")?,
             generation: value::unsigned(row, "generation")?,
         },
         folders: value::unsigned(row, "folders")?,
     })
+}
+
+fn mapped_row(row: &Row<'_>) -> rusqlite::Result<Option<MappedUser>> {
+    let (uid, gid): (Option<u32>, Option<u32>) = (row.get("mapped_uid")?, row.get("mapped_gid")?);
+    Ok(uid.zip(gid).map(|(uid, gid)| MappedUser { uid, gid }))
 }
 
 fn written(access: &VolumeAccess) -> Result<String, Failure> {
@@ -72,8 +78,9 @@ impl Rows<'_> {
     pub(crate) fn insert_volume(&self, one: &Volume) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
-                "insert into volume (id, name, path, access, created_at, generation)
-                 values (?1, ?2, ?3, ?4, ?5, ?6)",
+                "insert into volume
+                     (id, name, path, access, created_at, generation, mapped_uid, mapped_gid)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )?
             .execute((
                 one.id.0.as_bytes(),
@@ -82,6 +89,8 @@ impl Rows<'_> {
                 written(&one.access)?,
                 one.created_at.as_millis(),
                 value::signed(one.generation),
+                one.mapped.map(|user| user.uid),
+                one.mapped.map(|user| user.gid),
             ))?;
         Ok(())
     }

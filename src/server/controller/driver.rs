@@ -110,6 +110,9 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
         if let Err(failure) = catalog.end_accounts(clock.now()).await {
             tracing::error!(error = %chain(&failure), "accounts that ended were not suspended");
         }
+        if let Err(failure) = catalog.end_grants(clock.now()).await {
+            tracing::error!(error = %chain(&failure), "roles that ended were not dropped");
+        }
         if let Err(failure) = catalog.finish_departures().await {
             tracing::error!(error = %chain(&failure), "users who left were not removed");
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use base::observe::chain;
-use rules::codes::{DISK_FULL, QUOTA_EXCEEDED};
+use rules::codes::{DISK_FULL, POOL_FULL, QUOTA_EXCEEDED};
 use rules::folder::{Folder, FolderState};
 use rules::folder_rights::FolderRight;
 use rules::folder_snapshot::{
@@ -168,7 +168,7 @@ impl JobKind for SnapshotJobs {
         let size = match store.take_snapshot(folder, number, &mut watch) {
             Ok(size) => size,
             Err(error) => {
-                if matches!(error.code(), Some(DISK_FULL | QUOTA_EXCEEDED)) {
+                if matches!(error.code(), Some(DISK_FULL | POOL_FULL | QUOTA_EXCEEDED)) {
                     make_room(&server, folder)?;
                 }
                 return Err(folder_error(error).into());

@@ -253,6 +253,7 @@ impl<'a> Trial<'a> {
                 max_runtime_seconds: Some(MAX_RUN_SECONDS),
                 device_affinity: Some(gpu.id.clone()),
                 without_start_up: true,
+                without_home: true,
                 ..LaunchRequest::default()
             };
             let launched = sessions::launch(server, caller, request, None).await?;

@@ -181,17 +181,17 @@ async fn an_answer_is_told_short_and_printable() {
 async fn without_tls_nothing_is_said_of_a_mail() {
     let offered = "250-mail.test\r\n250 STARTTLS\r\n";
     for (answers, expected) in [
-        (vec![], "it offers no STARTTLS"),
+        (vec![], "It offers no STARTTLS."),
         (
             vec![("EHLO", offered), ("STARTTLS", "454 not now\r\n")],
-            "it answered STARTTLS with 454 not now",
+            "It answered STARTTLS with 454 not now",
         ),
         (
             vec![
                 ("EHLO", offered),
                 ("STARTTLS", "220 go\r\n250 said before\r\n"),
             ],
-            "its answer is none of a mail server",
+            "The answer cannot be read: SMTP",
         ),
     ] {
         let server = FakeMailServer::start(vec![answers]).await;

@@ -27,7 +27,7 @@ const PIECE: usize = 256 << 10;
 /// lies deeper is left out of more archives.
 const MAX_LEVELS: usize = 64;
 /// Files and directories of one zip, whose list of contents lies in memory until its end.
-pub const MAX_ZIPPED: usize = 100_000;
+pub const MAX_ZIPPED: usize = 110_000;
 /// Bytes of all their paths. Higher: more memory for each zip. Lower: deep trees are taken as tar.
 const MAX_ZIP_NAME_BYTES: usize = 16 << 20;
 /// Lines of the file at the end that names what is wrong.

@@ -29,7 +29,18 @@ const FILE: OFlags = OFlags::RDONLY
 
 /// The directory that sessions mount of a folder, open.
 #[derive(Debug)]
-pub(super) struct FolderTop(OwnedFd);
+pub(super) struct FolderTop {
+    open: OwnedFd,
+    owner: TopOwner,
+}
+
+/// Whose the directory is that sessions mount: what the server makes in it is theirs. `FIRST_OWNER` from its beginning, and on a
+/// volume without id-mapped mounts the user of the site that it maps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct TopOwner {
+    pub(super) user: u32,
+    pub(super) group: u32,
+}
 
 impl FolderTop {
     /// Errors: `folder.entry-not-found` where the folder has no directory.
@@ -37,14 +48,24 @@ impl FolderTop {
         let path = FolderPath::default();
         let flags = DIRECTORY | OFlags::NOFOLLOW;
         let opened = rustix::fs::openat(CWD, data, flags, Mode::empty());
-        Ok(Self(opened.map_err(failed("open a folder", &path))?))
+        let open = opened.map_err(failed("open a folder", &path))?;
+        let seen = rustix::fs::fstat(&open).map_err(failed("look at a folder", &path))?;
+        let owner = TopOwner {
+            user: seen.st_uid,
+            group: seen.st_gid,
+        };
+        Ok(Self { open, owner })
+    }
+
+    pub(super) fn owner(&self) -> TopOwner {
+        self.owner
     }
 
     /// Opens a directory to be listed.
     ///
     /// Errors: `folder.entry-not-found`, `folder.entry-link`.
     pub(super) fn directory(&self, path: &FolderPath) -> Result<OwnedFd, FolderError> {
-        let opened = walk(self.0.as_fd(), whole(path), DIRECTORY);
+        let opened = walk(self.open.as_fd(), whole(path), DIRECTORY);
         opened.map_err(failed("open a directory of a folder", path))
     }
 
@@ -52,7 +73,7 @@ impl FolderTop {
     ///
     /// Errors: as `directory`; `folder.entry-not-file`.
     pub(super) fn file(&self, path: &FolderPath) -> Result<OwnedFd, FolderError> {
-        let opened = walk(self.0.as_fd(), whole(path), FILE);
+        let opened = walk(self.open.as_fd(), whole(path), FILE);
         opened.map_err(failed("open a file of a folder", path))
     }
 
@@ -68,7 +89,7 @@ impl FolderTop {
             };
             let below = directory_in(here.as_fd(), name).map_err(failed(doing, path))?;
             if is_new {
-                give(here.as_fd(), below.as_fd(), true).map_err(fault(doing))?;
+                give(here.as_fd(), below.as_fd(), true, self.owner).map_err(fault(doing))?;
                 sync(here.as_fd()).map_err(fault(doing))?;
             }
             here = below;
@@ -105,12 +126,13 @@ fn walk(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Err
     Err(Errno::XDEV)
 }
 
-/// Gives what was made in a directory to the first user, with the modes that what sessions make there has: all users inside
-/// write to each other's files, but in a home.
+/// Gives what was made in a directory to the owner of the folder's top, with the modes that what sessions make there has: all
+/// users inside write to each other's files, but in a home.
 pub(super) fn give(
     parent: BorrowedFd<'_>,
     made: BorrowedFd<'_>,
     is_directory: bool,
+    owner: TopOwner,
 ) -> io::Result<()> {
     let is_open_to_all = rustix::fs::fstat(parent)?.st_mode & 0o002 != 0;
     let mode = match (is_open_to_all, is_directory) {
@@ -120,7 +142,7 @@ pub(super) fn give(
         (false, false) => 0o644,
     };
     if rustix::process::geteuid().is_root() {
-        fchown(made, Some(FIRST_OWNER), Some(FIRST_OWNER))?;
+        fchown(made, Some(owner.user), Some(owner.group))?;
     }
     let open = fs::File::from(made.try_clone_to_owned()?);
     open.set_permissions(Permissions::from_mode(mode))

@@ -16,7 +16,7 @@ use rules::units::Timestamp;
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags};
 use uuid::Uuid;
 
-use super::beneath::{FIRST_OWNER, FolderTop, give, sync};
+use super::beneath::{FolderTop, TopOwner, give, sync};
 use super::failure::{FolderError, failed, fault, named};
 use super::found::FoundFolder;
 use super::staging::{COPY_ENDING, refuse_full_disk};
@@ -184,6 +184,7 @@ impl FolderStore {
             top,
             begun: &begun,
             into,
+            owner: found.top()?.owner(),
             access: access_of(into),
             room,
             may,
@@ -230,6 +231,8 @@ struct TreeCopy<'a> {
     begun: &'a FolderTop,
     /// The directory that it is for.
     into: BorrowedFd<'a>,
+    /// Whose the copy is.
+    owner: TopOwner,
     /// What that directory gives to what is made in it.
     access: Option<Vec<u8>>,
     room: &'a mut CopyRoom,
@@ -291,7 +294,7 @@ impl TreeCopy<'_> {
                 let made = rustix::fs::mkdirat(&above, to.name(), Mode::RWXU);
                 made.map_err(failed(doing, to))?;
                 let made = self.begun.directory(to)?;
-                give(self.into, made.as_fd(), true).map_err(fault(doing))?;
+                give(self.into, made.as_fd(), true, self.owner).map_err(fault(doing))?;
                 if is_private(stat.st_mode) {
                     rustix::fs::fchmod(&made, Mode::RWXU).map_err(failed(doing, to))?;
                 }
@@ -312,8 +315,8 @@ impl TreeCopy<'_> {
                 let made = rustix::fs::symlinkat(&leads, &above, to.name());
                 made.map_err(failed(doing, to))?;
                 if rustix::process::geteuid().is_root() {
-                    let owner = (Uid::from_raw(FIRST_OWNER), Gid::from_raw(FIRST_OWNER));
-                    let (user, group) = (Some(owner.0), Some(owner.1));
+                    let user = Some(Uid::from_raw(self.owner.user));
+                    let group = Some(Gid::from_raw(self.owner.group));
                     let flags = AtFlags::SYMLINK_NOFOLLOW;
                     let given = rustix::fs::chownat(&above, to.name(), user, group, flags);
                     given.map_err(failed(doing, to))?;
@@ -325,7 +328,7 @@ impl TreeCopy<'_> {
                 let made = rustix::fs::openat(&above, to.name(), flags, Mode::RUSR | Mode::WUSR);
                 let made = File::from(made.map_err(failed(doing, to))?);
                 self.file(&opened.file, &made)?;
-                give(self.into, made.as_fd(), false).map_err(fault(doing))?;
+                give(self.into, made.as_fd(), false, self.owner).map_err(fault(doing))?;
                 let seen = made.metadata().map_err(fault(doing))?;
                 let mut mode = seen.permissions().mode() & 0o777;
                 if stat.st_mode & 0o111 != 0 {

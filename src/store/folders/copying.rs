@@ -125,6 +125,7 @@ impl FolderStore {
         let own = scope.files().join(id.to_string());
         let target = FoundFolder {
             own: own.clone(),
+            pool: self.pool_of(&scope),
             scope: Some((scope.clone(), lease)),
             volume: None,
             keeper: Arc::clone(&self.keeper),
@@ -147,13 +148,15 @@ impl FolderStore {
             _ => open_to_all(&target.data()),
         };
         opened.map_err(told)?;
-        let mut copy = TreeCopy::new(&target, &self.folders, watch);
+        let mut copy = TreeCopy::new(&target, target.disk(&self.folders), watch);
         copy.tree(&found.data(), &target.data())?;
         if found.removed().is_dir() {
             copy.tree(&found.removed(), &target.removed())?;
         }
         if found.snapshots().is_dir() {
             make(&target.snapshots()).map_err(told)?;
+            let apart = self.keeper.count_apart(&scope, &target.snapshots());
+            apart.map_err(told)?;
             copy.tree(&found.snapshots(), &target.snapshots())?;
         }
         self.lead_to(id, &own).map_err(told)?;
@@ -227,8 +230,8 @@ pub(super) struct TreeCopy<'a, 'w> {
     pub(super) done: u64,
     /// Files, directories and links that were.
     pub(super) names: u64,
-    /// Blocks are shared there: a file takes as many bytes of the limit as it has, and next to none of the disk.
-    shares: bool,
+    /// Where blocks are shared: a file takes as many bytes of the limit there as it has, and next to none of the disk.
+    shares: Option<&'a Path>,
     device: u64,
     piece: Vec<u8>,
 }
@@ -249,16 +252,16 @@ impl<'a, 'w> TreeCopy<'a, 'w> {
             watch,
             done: 0,
             names: 0,
-            shares: false,
+            shares: None,
             device: 0,
             piece: vec![0; usize::try_from(PIECE).unwrap_or(1 << 20)],
         }
     }
 
-    /// The same where the file system is known to share blocks.
-    pub(super) fn sharing(self) -> Self {
+    /// The same where the file system is known to share blocks. `place`: what tells how much room there is.
+    pub(super) fn sharing(self, place: &'a Path) -> Self {
         Self {
-            shares: true,
+            shares: Some(place),
             ..self
         }
     }
@@ -415,11 +418,11 @@ impl<'a, 'w> TreeCopy<'a, 'w> {
         let taken = like.blocks().saturating_mul(512);
         let most = taken.min(like.len()).max(BLOCK);
         match self.shares {
-            true => {
-                self.into.refuse_beyond_limit(most)?;
+            Some(place) => {
+                self.into.refuse_beyond_limit_of(place, most)?;
                 refuse_full_disk(self.disk, BLOCK)?;
             }
-            false => self.room(most)?,
+            None => self.room(most)?,
         }
         let to = rustix::fs::openat(&level.to, name, NEW_FILE, Mode::RUSR | Mode::WUSR);
         let to = File::from(to.map_err(|error| self.fault(error))?);

@@ -93,7 +93,7 @@ pub(super) fn make_directory(top: &FolderTop, path: &FolderPath) -> Result<(), F
     rustix::fs::mkdirat(&parent, path.name(), Mode::RWXU).map_err(failed(doing, path))?;
     // By its name there: a session that moves the way to it meanwhile leaves none that is half made.
     let made = directory_in(parent.as_fd(), path.name()).map_err(failed(doing, path))?;
-    give(parent.as_fd(), made.as_fd(), true).map_err(fault(doing))?;
+    give(parent.as_fd(), made.as_fd(), true, top.owner()).map_err(fault(doing))?;
     sync(parent.as_fd()).map_err(fault(doing))
 }
 

@@ -22,6 +22,8 @@ pub(super) struct FoundFolder {
     pub(super) own: PathBuf,
     /// The scope that it lies in.
     pub(super) scope: Option<(ScopePlace, ScopeLease)>,
+    /// Where the pool is that the scope lies in.
+    pub(super) pool: Option<PathBuf>,
     /// The volume that it lies on: `own` leads through it.
     pub(super) volume: Option<OpenVolume>,
     pub(super) keeper: Arc<dyn ScopeKeeper>,
@@ -50,11 +52,12 @@ impl FoundFolder {
         self.own.join(SNAPSHOTS)
     }
 
-    /// What tells how much room there is for more files of it: `folders`, but for one on a volume.
+    /// What tells how much room there is for more files of it: `folders`, but for one on a volume or in a pool.
     pub(super) fn disk<'a>(&'a self, folders: &'a Path) -> &'a Path {
-        match self.volume {
-            Some(_) => &self.own,
-            None => folders,
+        match (&self.volume, &self.pool) {
+            (Some(_), _) => &self.own,
+            (None, Some(pool)) => pool,
+            (None, None) => folders,
         }
     }
 
@@ -70,24 +73,43 @@ impl FoundFolder {
     ///
     /// Errors: `quota.exceeded`.
     pub(super) fn refuse_beyond_limit(&self, bytes: u64) -> Result<(), FolderError> {
+        self.refuse_beyond_limit_of(&self.own, bytes)
+    }
+
+    /// The same of what counts in one of its directories: earlier states of its files may have a limit of their own.
+    pub(super) fn refuse_beyond_limit_of(
+        &self,
+        place: &Path,
+        bytes: u64,
+    ) -> Result<(), FolderError> {
         if let (None, Some(count)) = (&self.scope, &self.count) {
             return count.limit.refuse_beyond(bytes);
         }
-        match self.room()? {
-            Some(room) if room < bytes => Err(self
-                .exceeded(false)
-                .unwrap_or_else(|| refusals::disk_full().into())),
+        match self.room_of(place)? {
+            Some(room) if room < bytes => {
+                // A pool that is short may tell the same of each scope.
+                if let Some(pool) = &self.pool {
+                    refuse_full_pool(pool, bytes)?;
+                }
+                Err(self
+                    .exceeded(false)
+                    .unwrap_or_else(|| refusals::disk_full().into()))
+            }
             Some(_) | None => Ok(()),
         }
     }
 
     /// Bytes that the owner's folders may still take; None where they lie in no scope. Costs one look at the file system.
     pub(super) fn room(&self) -> Result<Option<u64>, FolderError> {
+        self.room_of(&self.own)
+    }
+
+    fn room_of(&self, place: &Path) -> Result<Option<u64>, FolderError> {
         if self.scope.is_none() {
             return Ok(None);
         }
         // Within a scope the kernel tells of the room that its limit leaves.
-        let stat = rustix::fs::statvfs(&self.own);
+        let stat = rustix::fs::statvfs(place);
         let stat = stat.map_err(|error| fault("look at the room of a folder")(error.into()))?;
         Ok(Some(stat.f_bavail.saturating_mul(stat.f_frsize)))
     }
@@ -102,9 +124,13 @@ impl FoundFolder {
     /// What there was no room for: in a full scope that is no fault of the machine's disk.
     pub(super) fn told(&self, error: FolderError) -> FolderError {
         let is_full = error.code() == Some(DISK_FULL);
-        match is_full {
-            true => self.exceeded(true).unwrap_or(error),
-            false => error,
+        if !is_full {
+            return error;
+        }
+        match (self.exceeded(true), &self.pool) {
+            (Some(exceeded), _) => exceeded,
+            (None, Some(_)) => refusals::pool_full().into(),
+            (None, None) => error,
         }
     }
 
@@ -112,9 +138,24 @@ impl FoundFolder {
     fn exceeded(&self, is_full: bool) -> Option<FolderError> {
         let (scope, _) = self.scope.as_ref()?;
         let taken = self.keeper.measure(scope).ok()??;
-        if is_full && level(taken.used, taken.limit) != StorageLevel::Full {
+        let has_bytes = level(taken.used, taken.limit) != StorageLevel::Full;
+        let has_names = taken.max_files == 0 || taken.files < taken.max_files;
+        if is_full && has_bytes && has_names {
             return None;
         }
         Some(refusals::quota_exceeded(taken.used, taken.limit).into())
+    }
+}
+
+/// Refuses more bytes than a pool has free: all of it may be taken, since nothing but folders lies there.
+///
+/// Errors: `pool.full`.
+pub(super) fn refuse_full_pool(pool: &Path, bytes: u64) -> Result<(), FolderError> {
+    let stat = rustix::fs::statvfs(pool);
+    let stat = stat.map_err(|error| fault("look at the room of the pool")(error.into()))?;
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    match free < bytes.max(1) {
+        true => Err(refusals::pool_full().into()),
+        false => Ok(()),
     }
 }

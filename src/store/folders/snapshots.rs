@@ -93,9 +93,12 @@ impl FolderStore {
         }
         let (all, place) = (found.snapshots(), snapshot(&found, number));
         make(&all).map_err(told)?;
+        if let Some((scope, _)) = &found.scope {
+            found.keeper.count_apart(scope, &all).map_err(told)?;
+        }
         trees::remove(&place).map_err(fault(DOING))?;
         make(&place).map_err(told)?;
-        let mut copy = TreeCopy::new(&found, found.disk(&self.folders), watch).sharing();
+        let mut copy = TreeCopy::new(&found, found.disk(&self.folders), watch).sharing(&all);
         copy.tree(&found.data(), &place)?;
         let size = SnapshotSize {
             bytes: copy.done.saturating_add(copy.names.saturating_mul(NAME)),

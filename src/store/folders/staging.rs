@@ -26,9 +26,10 @@ use uuid::Uuid;
 
 use super::beneath::{give, sync};
 use super::failure::{FolderError, failed, fault};
-use super::found::FoundFolder;
+use super::found::{FoundFolder, refuse_full_pool};
 use super::versions::{TextVersion, WrittenText, check_version};
 use super::{FolderStore, files, listing, make};
+use crate::quota::pool::PoolPlace;
 use crate::trees;
 
 /// Bytes of one file that is uploaded.
@@ -450,7 +451,7 @@ impl FolderStore {
         let parent = top.made(&path.parent()).map_err(full)?;
         let file = OpenOptions::new().write(true).open(&part);
         let file = file.map_err(fault(doing))?;
-        give(parent.as_fd(), file.as_fd(), false).map_err(fault(doing))?;
+        give(parent.as_fd(), file.as_fd(), false, top.owner()).map_err(fault(doing))?;
         if declared.overwrite
             && let Ok(old) = rustix::fs::statat(&parent, path.name(), AtFlags::SYMLINK_NOFOLLOW)
             && FileType::from_raw_mode(old.st_mode) == FileType::RegularFile
@@ -597,10 +598,13 @@ fn unmark(place: &Path, mark: &Path) -> io::Result<()> {
     File::open(place)?.sync_all()
 }
 
-/// Refuses what would leave less of the disk free than stays so.
+/// Refuses what would leave less of the disk free than stays so, or more than a pool has.
 ///
-/// Errors: `disk.full`.
+/// Errors: `disk.full`, `pool.full`.
 pub(super) fn refuse_full_disk(place: &Path, bytes: u64) -> Result<(), FolderError> {
+    if PoolPlace::is_root(place) {
+        return refuse_full_pool(place, bytes);
+    }
     let stat = rustix::fs::statvfs(place);
     let stat = stat.map_err(|error| fault("look at the free disk")(error.into()))?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);

@@ -58,7 +58,7 @@ impl FolderStore {
         let begun = place.join(format!("{}.new", Uuid::now_v7()));
         let written = new_file(&begun).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
-            give(parent.as_fd(), file.as_fd(), false)?;
+            give(parent.as_fd(), file.as_fd(), false, top.owner())?;
             if let Some(owner) = owner {
                 // A program stays one, and what its owner alone reads stays so, and theirs.
                 if rustix::process::geteuid().is_root() {

@@ -38,9 +38,28 @@ const REDIRECTIONS: [&str; 2] = ["trusted.overlay.redirect", "trusted.overlay.me
 pub struct SessionIds {
     pub base: u32,
     pub size: u32,
+    /// The user and the group that stand for 1000 instead.
+    pub mapped: Option<(u32, u32)>,
 }
 
+/// The user and the group that may be mapped to others.
+const MAPPED_ID: u32 = 1000;
+
 impl SessionIds {
+    fn user(self, id: u32) -> u32 {
+        match self.mapped {
+            Some((user, _)) if user == id => MAPPED_ID,
+            _ => self.inside(id),
+        }
+    }
+
+    fn group(self, id: u32) -> u32 {
+        match self.mapped {
+            Some((_, group)) if group == id => MAPPED_ID,
+            _ => self.inside(id),
+        }
+    }
+
     fn inside(self, id: u32) -> u32 {
         match id.checked_sub(self.base) {
             Some(inside) if inside < self.size => inside,
@@ -219,8 +238,8 @@ impl<'a, 'b> UpperWalk<'a, 'b> {
 
     /// Gives what the machine's ids own to the image's.
     fn own(&self, stat: &mut Stat) {
-        stat.st_uid = self.layer.ids.inside(stat.st_uid);
-        stat.st_gid = self.layer.ids.inside(stat.st_gid);
+        stat.st_uid = self.layer.ids.user(stat.st_uid);
+        stat.st_gid = self.layer.ids.group(stat.st_gid);
     }
 
     fn whiteout(&mut self, name: &[u8], above: &[Vec<u8>]) -> Result<(), ImageError> {
@@ -487,7 +506,7 @@ fn capability_inside(value: &[u8], ids: SessionIds) -> Vec<u8> {
         return value.to_vec();
     }
     let mut inside = value.to_vec();
-    match ids.inside(root) {
+    match ids.user(root) {
         0 => {
             inside.truncate(LENGTH_2);
             inside[..4].copy_from_slice(&((magic & !REVISION) | REVISION_2).to_le_bytes());
@@ -512,7 +531,11 @@ fn acl_inside(value: &mut [u8], ids: SessionIds) {
         let tag = u16::from_le_bytes([entry[0], entry[1]]);
         if tag == USER || tag == GROUP {
             let id = u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]]);
-            entry[4..].copy_from_slice(&ids.inside(id).to_le_bytes());
+            let inside = match tag {
+                USER => ids.user(id),
+                _ => ids.group(id),
+            };
+            entry[4..].copy_from_slice(&inside.to_le_bytes());
         }
     }
 }

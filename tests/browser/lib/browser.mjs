@@ -32,21 +32,35 @@ export function listen(page) {
 /// A part of a page costs a fraction of the page.
 export async function violations(page, part = page.locator("html")) {
   await bringAxe(page);
-  return told(await part.evaluate(
+  return told(await atTop(page, () => part.evaluate(
     // The other kinds of result, node by node, are half of the time and are not read.
     (element, tags) => globalThis.axe.run(element, { runOnly: { type: "tag", values: tags }, resultTypes: ["violations"] }),
     TAGS,
-  ));
+  )));
 }
 
 /// The same about several parts at once: `parts` is a list of elements of the page. axe reads the whole document for each
 /// question, so that one question about a hundred parts costs little more than one about one.
 export async function violationsOf(page, parts) {
   await bringAxe(page);
-  return told(await parts.evaluate(
+  return told(await atTop(page, () => parts.evaluate(
     (elements, tags) => globalThis.axe.run({ include: elements }, { runOnly: { type: "tag", values: tags }, resultTypes: ["violations"] }),
     TAGS,
-  ));
+  )));
+}
+
+/// Asks while the page stands at its top, and moves it back: what happens to lie half under the bar would be told as too
+/// small to be hit.
+async function atTop(page, ask) {
+  const move = (to) => page.evaluate((to) => {
+    const before = scrollY;
+    scrollTo({ top: to, behavior: "instant" });
+    return before;
+  }, to);
+  const before = await move(0);
+  const answer = await ask();
+  await move(before);
+  return answer;
 }
 
 /// Through the debugger, not as an element: the page's own policy refuses foreign scripts. Once per document.
@@ -85,6 +99,13 @@ export function looks(name, turn = TURN, all = ALL) {
       ? THEMES.map((colorScheme) => ({ locale, colorScheme, widths: WIDTHS }))
       : [{ locale, colorScheme: THEMES[(bits & 1) ^ other], widths: ((bits >> 2) & 1) === other ? [WIDTHS[(bits >> 1) & 1]] : [] }],
   );
+}
+
+/// Waits until an element has the focus, for 5 s at most: the browser gives it with the next frame, not with the page.
+export async function focusGiven(page) {
+  const end = Date.now() + 5_000;
+  // Asked again and again from here: a page without script runs no waiting of its own.
+  while (Date.now() < end && (await page.evaluate(() => document.activeElement === document.body))) await page.waitForTimeout(20);
 }
 
 /// Answers how many pixels the page can be moved sideways; a page that fits gives 0.

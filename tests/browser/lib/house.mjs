@@ -53,6 +53,10 @@ export async function openWith(variables, ...options) {
     ...process.env,
     // Never the machine's own.
     FARDEL_CONFIG: join(folder, "fardel.toml"),
+    // Only where a test says so: a home on a machine that holds limits is a file system of its own.
+    FARDEL_HOMES: "false",
+    // A quarter of the disk for each test would be set aside where the kernel can.
+    FARDEL_POOL_SIZE: "none",
     ...variables,
     FARDEL_DATA: join(folder, "data"),
     FARDEL_RUN: join(folder, "run"),

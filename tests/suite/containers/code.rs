@@ -76,6 +76,43 @@ impl Place {
     }
 }
 
+/// A place with a session that runs, and the caller who started it.
+async fn place_of(whole: &Whole) -> (Place, Caller) {
+    let (server, streams) = (whole.server.clone(), Arc::clone(&whole.streams));
+    let root = access::local_root(&server);
+    let launched = LaunchRequest {
+        name: Some("work".to_owned()),
+        kind: SessionKind::Batch,
+        image: "host".to_owned(),
+        command: vec!["sleep".to_owned(), "1000".to_owned()],
+        ..LaunchRequest::default()
+    };
+    let launched = sessions::launch(&server, &root, launched, None).await;
+    let id = launched.expect("launched").sessions.remove(0).id;
+    let session = until("it runs", async || {
+        let seen = sessions::get(&server, &root, &id.to_string()).await;
+        let seen = seen.expect("it is there");
+        assert!(seen.ended_at.is_none(), "{:?}", seen.reason);
+        (seen.state == SessionState::Running).then_some(seen)
+    })
+    .await;
+    let place = Place {
+        server,
+        streams,
+        session,
+    };
+    (place, root)
+}
+
+/// The main container of a place's session.
+fn container_of(place: &Place) -> ContainerName {
+    ContainerName {
+        session: place.session.id,
+        incarnation: 1,
+        index: 0,
+    }
+}
+
 fn shown(run: &CodeRun, stream: ConsoleStream) -> String {
     let pieces = run.console.iter().filter(|piece| piece.stream == stream);
     pieces.map(|piece| piece.text.as_str()).collect()
@@ -96,36 +133,9 @@ async fn code_runs_in_an_interpreter_that_stays_as_long_as_its_user_may() {
     let Some(whole) = Whole::begin(NAME, true) else {
         return;
     };
-    let (server, streams) = (whole.server.clone(), Arc::clone(&whole.streams));
-    let root = access::local_root(&server);
-    let launched = LaunchRequest {
-        name: Some("work".to_owned()),
-        kind: SessionKind::Batch,
-        image: "host".to_owned(),
-        command: vec!["sleep".to_owned(), "1000".to_owned()],
-        ..LaunchRequest::default()
-    };
-    let launched = sessions::launch(&server, &root, launched, None).await;
-    let id = launched.expect("launched").sessions.remove(0).id;
-    let session = until("it runs", async || {
-        let seen = sessions::get(&server, &root, &id.to_string()).await;
-        let seen = seen.expect("it is there");
-        assert!(seen.ended_at.is_none(), "{:?}", seen.reason);
-        (seen.state == SessionState::Running).then_some(seen)
-    })
-    .await;
-    let place = Place {
-        server: server.clone(),
-        streams,
-        session,
-    };
-
+    let (place, root) = place_of(&whole).await;
     stays_in_a_shell(&place, &root).await;
-    let container = ContainerName {
-        session: place.session.id,
-        incarnation: 1,
-        index: 0,
-    };
+    let container = container_of(&place);
     let wanted = vec!["python3".to_owned()];
     let found = place.streams.programs(container, wanted).await;
     if found.expect("looked").is_empty() {
@@ -137,11 +147,78 @@ async fn code_runs_in_an_interpreter_that_stays_as_long_as_its_user_may() {
     }
 
     let id = place.session.id.to_string();
-    sessions::stop(&server, &root, &id, true)
+    sessions::stop(&place.server, &root, &id, true)
         .await
         .expect("stopped");
     let ended = place.step(&root, request(CodeMode::Query, "1")).await;
     assert_eq!(code_of(ended), "code.session-not-running");
+    whole.end().await;
+}
+
+/// Proves too: `code_runs_in_an_interpreter_that_stays_as_long_as_its_user_may`
+#[tokio::test(flavor = "multi_thread")]
+async fn r_stays_between_runs_shows_pictures_asks_and_is_interrupted() {
+    const NAME: &str = "r_stays_between_runs_shows_pictures_asks_and_is_interrupted";
+    if !std::path::Path::new("/usr/bin/R").exists() {
+        return skips::skip(NAME, "needs R on this machine");
+    }
+    let Some(whole) = Whole::begin(NAME, true) else {
+        return;
+    };
+    let (place, root) = place_of(&whole).await;
+    let of_r = |mode, code: &str| CodeRunRequest {
+        language: CodeLanguage::R,
+        ..request(mode, code)
+    };
+    let r = async |code: &str| place.through(&root, of_r(CodeMode::Query, code)).await;
+    let run = r("x <- 41; invisible(x)").await;
+    assert_eq!((run.console.len(), run.exit_code), (0, Some(0)), "{run:?}");
+    let run = r("x + 1; cat('가\\n')").await;
+    assert_eq!(shown(&run, ConsoleStream::Stdout), "[1] 42\n가\n");
+    let run = r("f <- function() stop('deep'); f()").await;
+    assert_eq!(shown(&run, ConsoleStream::Stderr), "Error in f() : deep\n");
+    assert_eq!(run.exit_code, Some(1));
+    let run = r("system('echo below; echo wrong >&2; cat')").await;
+    assert_eq!(shown(&run, ConsoleStream::Stdout), "below\n");
+    assert_eq!(shown(&run, ConsoleStream::Stderr), "wrong\n");
+
+    let asks = r("name <- readline('who? ')").await;
+    assert_eq!(asks.status, CodeRunStatus::WaitingInput);
+    let answer = CodeRunRequest {
+        run_id: asks.run_id.clone(),
+        ..of_r(CodeMode::Input, "mina")
+    };
+    assert_eq!(place.through(&root, answer).await.exit_code, Some(0));
+    let run = r("name").await;
+    assert_eq!(shown(&run, ConsoleStream::Stdout), "[1] \"mina\"\n");
+
+    for waits in ["repeat {}", "readline('never? ')"] {
+        let begun = place.step(&root, of_r(CodeMode::Query, waits)).await;
+        let stop = CodeRunRequest {
+            run_id: begun.expect("begun").run_id,
+            ..of_r(CodeMode::Interrupt, "")
+        };
+        let run = place.through(&root, stop).await;
+        assert_eq!(run.exit_code, Some(130), "{waits}");
+    }
+    let run = r("x").await;
+    assert_eq!(shown(&run, ConsoleStream::Stdout), "[1] 41\n", "it stayed");
+
+    let run = r("plot(1:3)").await;
+    let media = run.console.first().expect("a picture");
+    assert_eq!(media.media_type.as_deref(), Some("image/png"), "{run:?}");
+    let words = place
+        .step(&root, of_r(CodeMode::Complete, "y <- medi"))
+        .await;
+    let offered = words.expect("told").completions;
+    assert!(offered.iter().any(|word| word == "median"), "{offered:?}");
+    let run = r("quit(status = 5)").await;
+    assert!(run.interpreter_ended && run.exit_code == Some(5), "{run:?}");
+    let run = r("exists('x')").await;
+    assert_eq!(shown(&run, ConsoleStream::Stdout), "[1] FALSE\n");
+    let id = place.session.id.to_string();
+    let stopped = sessions::stop(&place.server, &root, &id, true).await;
+    stopped.expect("stopped");
     whole.end().await;
 }
 

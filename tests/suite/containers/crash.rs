@@ -269,7 +269,7 @@ fn what_libcontainer_refuses_is_told_in_the_reason_and_in_the_shims_log() {
         subpath: String::new(),
         at: "/proc/no/such/place".into(),
         read_only: false,
-        on_volume: false,
+        ..node::runtime::MountOrder::default()
     }];
     let name = ground.start(&order);
     let record = ground.ended(&name);

@@ -317,7 +317,7 @@ fn a_session_that_fills_the_disk_by_a_folder_is_paused() {
             subpath: String::new(),
             at: "/data".into(),
             read_only: false,
-            on_volume: false,
+            ..node::runtime::MountOrder::default()
         }];
         let greedy = ground.start(&order);
         ground.running(&quiet);

@@ -15,7 +15,7 @@ use rules::messages::{Assignment, ContainerOrder, MountSpec, ReportedState, Root
 use rules::names::{ContainerName, FolderId, NodeId, UserId};
 use rules::resources::Demand;
 use rules::session::SessionKind;
-use rules::storage::StorageEnforcement;
+use rules::storage::{MIN_POOL, PoolSetting, StorageEnforcement};
 use rules::units::Bytes;
 use store::folders::{FolderLimit, FolderStore};
 use uuid::Uuid;
@@ -58,6 +58,8 @@ pub(super) fn session(number: u128, folder: FolderId, script: &str) -> Container
             subpath: String::new(),
             at: "/data".to_owned(),
             read_only: false,
+            by_itself: false,
+            mapped: None,
         }],
         networks: Vec::new(),
         egress: None,
@@ -102,6 +104,17 @@ pub(super) async fn ended(link: &mut ServerEnd, name: ContainerName) -> Result<i
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_of_two_users_write_up_to_the_limit_of_their_own_folders() {
     const NAME: &str = "sessions_of_two_users_write_up_to_the_limit_of_their_own_folders";
+    two_users_write(NAME, PoolSetting::Never).await;
+}
+
+/// The same where all folders lie in one file system.
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_of_two_users_write_up_to_their_limit_in_a_pool() {
+    const NAME: &str = "sessions_of_two_users_write_up_to_their_limit_in_a_pool";
+    two_users_write(NAME, PoolSetting::Size(MIN_POOL)).await;
+}
+
+async fn two_users_write(test: &str, pool: PoolSetting) {
     let directory = tempfile::tempdir().expect("a directory");
     let place = directory.path().canonicalize().expect("there");
     let _mounts = UnmountedBelow(place);
@@ -126,11 +139,16 @@ async fn sessions_of_two_users_write_up_to_the_limit_of_their_own_folders() {
     let machine = LocalNode::open(options, Arc::new(NoImages), Clock::system()).expect("it opens");
     let mut findings = machine.findings().iter();
     if let Some(finding) = findings.find(|finding| finding.prevents_containers) {
-        return skips::skip(NAME, &finding.what);
+        return skips::skip(test, &finding.what);
     }
+    machine.set_pool(pool);
     let keeper = machine.scopes();
-    if keeper.enforcement() == StorageEnforcement::Counted {
-        return skips::skip(NAME, "this machine holds no limit of folders");
+    match (keeper.enforcement(), pool) {
+        (StorageEnforcement::Counted, _) => {
+            return skips::skip(test, "this machine holds no limit of folders");
+        }
+        (StorageEnforcement::Pool, _) | (_, PoolSetting::Never) => {}
+        _ => return skips::skip(test, "no pool can be held here"),
     }
     let folders = FolderStore::limited(&places.data, keeper).expect("a store");
     let [kim, lee] = [1, 2].map(|number| {
@@ -166,7 +184,24 @@ async fn sessions_of_two_users_write_up_to_the_limit_of_their_own_folders() {
     link.send(assign(2, orders));
     assert_eq!(ended(&mut link, neighbour.name).await, Ok(WELL));
     assert_eq!(ended(&mut link, makes_room.name).await, Ok(WELL));
-    link.send(assign(3, Vec::new()));
+    if pool != PoolSetting::Never {
+        // What a session writes outside its folders has a limit there, too.
+        let mut bounded = session(
+            4,
+            lee,
+            "cd \"$HOME\" || exit 2
+            head -c 200000000 /dev/zero > big && exit 3
+            size=$(stat -c %s big)
+            [ $size -le 67108864 ] && [ $size -ge 60000000 ] || exit 4
+            [ $(df -B1 --output=size / | tail -n 1) -le 67108864 ] || exit 5
+            rm big && sync && echo x > next || exit 6
+            exit 77",
+        );
+        bounded.demand.disk = Some(LIMIT);
+        link.send(assign(3, vec![bounded.clone()]));
+        assert_eq!(ended(&mut link, bounded.name).await, Ok(WELL));
+    }
+    link.send(assign(4, Vec::new()));
     let end = Instant::now() + TIMEOUT;
     loop {
         let left = end.saturating_duration_since(Instant::now());

@@ -81,6 +81,7 @@ impl Ground {
             ids: IdRange {
                 base: 100_000 + number * 65_536,
                 size: 65_536,
+                mapped: None,
             },
             stop_signal: 15,
             mounts: vec![],

@@ -583,7 +583,7 @@ fn a_mount_below_a_folder_follows_no_link() {
             subpath: subpath.to_owned(),
             at: "/data".into(),
             read_only: true,
-            on_volume: false,
+            ..node::runtime::MountOrder::default()
         }];
         order
     };
@@ -614,7 +614,7 @@ fn no_folder_is_mounted_through_a_link_of_the_image() {
             subpath: String::new(),
             at: at.to_owned(),
             read_only: false,
-            on_volume: false,
+            ..node::runtime::MountOrder::default()
         }];
         order
     };
@@ -647,7 +647,7 @@ fn two_sessions_share_a_layer_that_neither_can_change() {
             subpath: String::new(),
             at: "/data".into(),
             read_only: false,
-            on_volume: false,
+            ..node::runtime::MountOrder::default()
         }];
         order
     };

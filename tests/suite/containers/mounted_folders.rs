@@ -119,7 +119,7 @@ fn mounted(from: &Path, read_only: bool) -> Vec<MountOrder> {
         subpath: String::new(),
         at: "/data".to_owned(),
         read_only,
-        on_volume: false,
+        ..MountOrder::default()
     }]
 }
 

@@ -158,7 +158,7 @@ fn on_version_two_a_container_without_its_fence_does_not_start() {
         subpath: String::new(),
         at: "/mark".into(),
         read_only: false,
-        on_volume: false,
+        ..node::runtime::MountOrder::default()
     }];
     let name = ground.start(&order);
     let record = ground.ended(&name);

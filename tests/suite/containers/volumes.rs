@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,16 +11,18 @@ use std::time::{Duration, Instant};
 use base::observe::Clock;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use node::images::ImageDirectory;
-use node::runtime::{Runtime, RuntimePaths};
+use node::runtime::{MountOrder, Runtime, RuntimePaths, UserOrder};
 use node::{LocalNode, NodeOptions};
 use rules::folder_path::FolderPath;
 use rules::names::{FolderId, NodeId, VolumeId};
+use rules::volume::MappedUser;
 use store::folders::FolderStore;
 use store::volumes::VolumeShelf;
 use uuid::Uuid;
 
 use super::disk::end_fork_server;
 use super::folder_limits::{UnmountedBelow, assign, ended, session};
+use super::ground::Ground;
 use super::images::NoImages;
 
 const NODE: NodeId = NodeId(Uuid::from_u128(1));
@@ -75,7 +78,7 @@ async fn a_session_writes_to_a_folder_on_a_volume_and_starts_not_without_it() {
     let id = VolumeShelf::adopt(&volume, drafted).expect("a volume");
     folders.volumes().keep(id, &volume).expect("kept");
     let folder = FolderId(Uuid::from_u128(9));
-    folders.create_on(id, folder).expect("made");
+    folders.create_on(id, folder, None).expect("made");
     let (mut link, theirs) = base::link::local();
     let runs = tokio::spawn(machine.run(theirs));
     let writes = session(1, folder, "echo here > /data/a && exit 77");
@@ -134,4 +137,45 @@ async fn a_session_writes_to_a_folder_on_a_volume_and_starts_not_without_it() {
     let runtime = Runtime::open(places).expect("it opens");
     end_fork_server(runtime.instance_id());
     runtime.retire();
+}
+
+/// What NFS asks for, on a file system of this machine: the folder is shown with the ids that it has, and the session's user is
+/// the one of the site to whom it belongs.
+#[test]
+fn a_session_is_a_user_of_the_site_on_a_volume_without_id_mapped_mounts() {
+    const NAME: &str = "a_session_is_a_user_of_the_site_on_a_volume_without_id_mapped_mounts";
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let folder = ground.directory.path().join("site");
+    fs::create_dir(&folder).expect("made");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("its mode");
+    chown(&folder, Some(5000), Some(5001)).expect("its owner");
+    let script = "id -u; stat -c '%u %g' /data; echo mine > /data/file; echo x > ~/note; \
+        stat -c '%u %g' /data/file ~/note; cat /data/file";
+    let mut order = ground.shell(script);
+    order.user = UserOrder::Usual;
+    order.ids.mapped = Some(MappedUser {
+        uid: 5000,
+        gid: 5001,
+    });
+    order.mounts = vec![MountOrder {
+        from: folder.clone(),
+        at: "/data".to_owned(),
+        unmapped: true,
+        ..MountOrder::default()
+    }];
+    let (record, said) = ground.run(&order);
+    let told = "1000\n1000 1000\n1000 1000\n1000 1000\nmine";
+    assert_eq!((record.code, said.trim()), (0, told));
+    let made = fs::metadata(folder.join("file")).expect("there");
+    assert_eq!((made.uid(), made.gid()), (5000, 5001));
+    // The next session of another range finds the same owner.
+    order.name = ground.shell("true").name;
+    order.ids.base += 1 << 24;
+    order.command = ["sh", "-c", "stat -c %u /data/file; cat /data/file"]
+        .map(str::to_owned)
+        .to_vec();
+    let (record, said) = ground.run(&order);
+    assert_eq!((record.code, said.trim()), (0, "1000\nmine"));
 }

@@ -22,6 +22,7 @@ fn serve(place: &TempDir) -> Command {
         .env("FARDEL_CONFIG", place.path().join("none.toml"))
         .env("FARDEL_DATA", place.path().join("data"))
         .env("FARDEL_RUN", place.path().join("run"))
+        .env("FARDEL_POOL_SIZE", "none")
         .env("FARDEL_LISTEN", "127.0.0.1:0")
         .stdin(Stdio::null());
     command

@@ -138,6 +138,72 @@ fn a_server_that_is_told_to_leave_ends_no_session() {
     wait_until(TIMEOUT, || show(&installation, &id)["state"] == "ended").expect("it can be ended");
 }
 
+/// A policy is not for what runs already: neither a pass nor the next server, which knows the session by its row alone, ends
+/// what the policy forbids. What waits under it goes on waiting.
+#[test]
+fn what_a_policy_forbids_lives_through_the_end_of_the_server() {
+    let name = "what_a_policy_forbids_lives_through_the_end_of_the_server";
+    let Some(mut installation) = Installation::found(name) else {
+        return;
+    };
+    installation.start();
+    let works = launch(&installation, "works", "batch", &["sleep", "5000"]);
+    wait_for_running(&installation, 1);
+    let (before, shims) = (standing(&installation), installation.shims());
+    let limits = json!({"cpu_each": 0.02, "cpu": 0.02, "sessions": 1, "runtime_seconds": 60});
+    let body = json!({"name": "tight", "limits": limits});
+    let made = send(&installation, "POST", "/api/v1/policies", &body);
+    assert!(made.is_good(), "{}", made.json());
+    let body = json!({"level": "site"});
+    let uses = send(&installation, "PUT", "/api/v1/policies/tight/uses", &body);
+    assert!(uses.is_good(), "{}", uses.json());
+
+    let asks = |cpu: f64| {
+        let resources = json!({"cpu": cpu, "memory": 64 << 20, "shm": 1 << 20});
+        let command = ["sleep", "5000"];
+        json!({"kind": "batch", "image": "host", "command": command, "resources": resources})
+    };
+    let refused = send(&installation, "POST", "/api/v1/sessions", &asks(0.05));
+    assert_eq!(refused.json()["code"], "limit.each", "{}", refused.json());
+    let waits = send(&installation, "POST", "/api/v1/sessions", &asks(0.02));
+    assert!(waits.is_good(), "{}", waits.json());
+    let waits = waits.json()["id"].as_str().expect("an id").to_owned();
+    for _ in 0..2 {
+        installation.kill();
+        installation.start();
+        // The new server has looked at both once it says what the second one waits for.
+        let mut why = Value::Null;
+        wait_until(TIMEOUT, || {
+            let path = format!("/api/v1/sessions/{waits}/why");
+            why = installation.get(&path).expect("an answer").json();
+            let code = why["blockers"][0]["code"].as_str();
+            code.is_some_and(|code| code.starts_with("limit"))
+        })
+        .unwrap_or_else(|()| panic!("it waits for no limit: {why}"));
+        assert_eq!(show(&installation, &waits)["state"], "pending");
+        let mut standing = standing(&installation);
+        standing.retain(|(id, ..)| *id == works);
+        assert_eq!(standing, before, "it is the same process as before");
+        assert_eq!(installation.shims(), shims);
+    }
+    for id in [&waits, &works] {
+        let kill = send(
+            &installation,
+            "POST",
+            &format!("/api/v1/sessions/{id}/kill"),
+            &json!({}),
+        );
+        assert!(kill.is_good(), "{}", kill.json());
+        wait_until(TIMEOUT, || show(&installation, id)["state"] == "ended")
+            .unwrap_or_else(|()| panic!("{id} does not end"));
+    }
+}
+
+fn send(installation: &Installation, method: &str, path: &str, body: &Value) -> http::Answer {
+    let answer = http::call(&installation.socket(), method, path, None, Some(body));
+    answer.expect("an answer")
+}
+
 #[test]
 fn supervisors_that_do_not_answer_are_named_until_they_answer_or_their_session_ends() {
     let name = "supervisors_that_do_not_answer_are_named_until_they_answer_or_their_session_ends";

@@ -74,6 +74,13 @@ if ($rank == 0) {
 }
 "#;
 
+/// Open MPI's launcher by its own name: the usual one leads through links that no session sees.
+const MPIRUN: &str = "/usr/bin/orterun";
+
+/// What each rank says, from the variables that its launcher gives it.
+const MPI_RANK: &str =
+    r#"echo "rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE in $BACKENDAI_CLUSTER_HOST""#;
+
 /// Promise (Isolation and access): The containers of one session find one another by name over a private network, which
 /// leaves nothing on the machine. No other session reaches it, and the end of one that fails is the end of all.
 #[test]
@@ -269,6 +276,51 @@ fn run_ranks(installation: &Installation) {
     let expected = BTreeSet::from(["rank 0 of 2 in main1: 10", "rank 1 of 2 in sub1: 10"]);
     let errors = String::from_utf8_lossy(&ran.stderr);
     assert_eq!(lines, expected, "{errors}");
+}
+
+/// Debian's Open MPI, unmodified, in the first container of a session starts one rank in each, over the ssh that the session
+/// has between them.
+#[test]
+fn mpirun_starts_a_rank_in_each_container() {
+    let name = "mpirun_starts_a_rank_in_each_container";
+    let Some(mut installation) = Installation::found(name) else {
+        return;
+    };
+    for program in [MPIRUN, "/usr/bin/ssh", "/usr/bin/perl"] {
+        if !std::path::Path::new(program).exists() {
+            return skips::skip(name, &format!("needs {program} on this machine"));
+        }
+    }
+    installation.start();
+    let ranks = launch(&installation, "ranks", "sleep 5000;", 2);
+    wait_until(TIMEOUT, || {
+        show(&installation, &ranks)["state"] == "running"
+    })
+    .unwrap_or_else(|()| panic!("{}", show(&installation, &ranks)));
+    let expected =
+        BTreeSet::from(["rank 0 of 2 in main1", "rank 1 of 2 in sub1"].map(str::to_owned));
+    let mut last = String::new();
+    wait_until(TIMEOUT, || {
+        let ran = installation
+            .command(&["exec", "--container", "main1", "ranks"])
+            .args(["env", "PMIX_MCA_gds=hash", MPIRUN, "--allow-run-as-root"])
+            .args(["--mca", "oob_tcp_if_include", "10.88.0.0/24"])
+            .args([
+                "--mca",
+                "plm_rsh_args",
+                "-o BatchMode=yes -o ConnectTimeout=5",
+            ])
+            .args(["--bind-to", "none", "--host", "main1,sub1", "-np", "2"])
+            .args(["sh", "-c", MPI_RANK])
+            .stdin(Stdio::null())
+            .output()
+            .expect("it can be started");
+        let said = String::from_utf8_lossy(&ran.stdout);
+        let lines: BTreeSet<String> = said.lines().map(|line| line.trim().to_owned()).collect();
+        last = format!("{said}{}", String::from_utf8_lossy(&ran.stderr));
+        lines == expected
+    })
+    .unwrap_or_else(|()| panic!("{last}"));
 }
 
 /// As many containers as a session may have, each of which hears every other by its name.

@@ -651,7 +651,7 @@ fn with_packages(order: &mut ContainerSpec, python: &std::path::Path) {
         subpath: String::new(),
         at: format!("/usr/local/lib/python3.{version}/dist-packages"),
         read_only: true,
-        on_volume: false,
+        ..MountOrder::default()
     });
     let path = "/usr/sbin:/usr/bin:/sbin:/bin".to_owned();
     order.environment = vec![("PATH".to_owned(), path)];

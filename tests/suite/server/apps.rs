@@ -14,6 +14,7 @@ use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use base::link::streams::AppFile;
+use base::observe::Clock;
 use fardel::doors::peer::{OwnPort, Peer};
 use fardel::doors::proxy;
 use futures_util::{SinkExt as _, StreamExt as _};
@@ -29,6 +30,7 @@ use super::the_box::{Answer, As, PASSWORD, TheBox, open_socket};
 /// The first of the ports of apps; nothing listens there.
 const PORT: u16 = 18_443;
 const HOST: &str = "box:18443";
+const LISTEN: &[(&str, &str)] = &[("FARDEL_LISTEN_APPS", "127.0.0.1:18443")];
 const OWN: &str = "http://box:18443";
 /// What is promised of a right that ends.
 const SOON: Duration = Duration::from_secs(2);
@@ -129,11 +131,15 @@ struct Site {
 
 impl Site {
     async fn open() -> Self {
-        Self::with(&[("FARDEL_LISTEN_APPS", "127.0.0.1:18443")]).await
+        Self::with(LISTEN).await
     }
 
     async fn with(settings: &'static [(&'static str, &'static str)]) -> Self {
-        let the_box = TheBox::with(settings, Vec::new()).await;
+        Self::by_clock(Clock::system(), settings).await
+    }
+
+    async fn by_clock(clock: Clock, settings: &'static [(&'static str, &'static str)]) -> Self {
+        let the_box = TheBox::by_clock(clock, settings, Vec::new()).await;
         let streams = Arc::new(the_box.streams.clone());
         let origin = proxy::router(the_box.server.clone(), streams);
         let listens = app().await;
@@ -711,6 +717,53 @@ async fn everything_open_in_an_app_ends_with_the_right_to_it() {
             "{way}: {}",
             refused.short()
         );
+    }
+}
+
+/// An app is in use where its user goes to a page of it, sends a form, or types into a socket. A tab that was left open, whose
+/// script goes on asking and whose socket rests, holds no session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_app_in_use_keeps_its_session_from_an_idle_rule() {
+    for (way, keeps) in [
+        ("page", true),
+        ("form", true),
+        ("socket", true),
+        ("tab left open", false),
+    ] {
+        let clock = Clock::set_by_hand(Clock::system().now());
+        let site = Site::by_clock(clock.clone(), LISTEN).await;
+        let cookie = site.entered().await;
+        let own = with(&OWN_SCRIPT, &[("cookie", cookie.as_str())]);
+        let form = with(&own, &[("origin", OWN)]);
+        let tab = with(&TAB, &[("cookie", cookie.as_str())]);
+        let address = site.serve().await;
+        let mut socket = socket(address, &cookie).await;
+        for minute in 1..=40 {
+            heard(&site.ask("GET", "/news", &own).await);
+            if minute % 10 == 0 {
+                match way {
+                    "page" => _ = heard(&site.ask("GET", "/lab", &tab).await),
+                    "form" => _ = heard(&site.ask("POST", "/save", &form).await),
+                    "socket" => {
+                        let typed = Message::Text("1 + 1".into());
+                        socket.send(typed.clone()).await.expect("sent");
+                        let said = socket.next().await.expect("open").expect("whole");
+                        assert_eq!(said, typed);
+                    }
+                    _ => {}
+                }
+            }
+            site.the_box.minute(&clock, "work").await;
+        }
+        let rule = json!({
+            "below": {"cpu": 0.1, "keys": 1}, "window_seconds": 1_200, "grace_seconds": 0,
+        });
+        let path = "/api/v1/idle-rules/dry-run";
+        let tried = site.the_box.post(&site.the_box.admin, path, rule).await;
+        assert_eq!(tried.status, 200, "{}", tried.short());
+        let tried = tried.json();
+        assert_eq!(tried["sessions"], 1, "{way}");
+        assert_eq!(tried["ended"], u64::from(!keeps), "{way}: {tried}");
     }
 }
 

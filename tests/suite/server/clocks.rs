@@ -58,6 +58,20 @@ async fn what_a_clock_two_years_ahead_ended_no_clock_two_years_behind_brings_bac
         "level": "user", "subject": "jae", "limits": {"waiting": 900}, "until": ahead(1),
     });
     made(&the_box, "/api/v1/allowances", raised).await;
+    made(&the_box, "/api/v1/projects", json!({"name": "lab"})).await;
+    for (user, end) in [("mina", Some(ahead(1))), ("jae", None)] {
+        let path = format!("/api/v1/projects/lab/members/{user}");
+        let role = json!({"role": "member", "expires_at": end}).to_string();
+        let set = the_box.with_body(&the_box.admin, "PUT", &path, role).await;
+        assert_eq!(set.status, 200, "{user}: {}", set.short());
+    }
+    // A role with an end, and one without.
+    let in_lab = async || {
+        let lab = "/api/v1/projects/lab";
+        let mina = the_box.get(&the_box.mina, lab).await;
+        (mina.short(), the_box.get(&the_box.jae, lab).await.short())
+    };
+    assert_eq!(in_lab().await, ("200".to_owned(), "200".to_owned()));
     let first = seen(&the_box, &reservation, &course).await;
     assert_eq!(first, ("booked".to_owned(), "open".to_owned(), 1));
 
@@ -72,6 +86,8 @@ async fn what_a_clock_two_years_ahead_ended_no_clock_two_years_behind_brings_bac
         assert!(Instant::now() < end, "two years later: {now:?}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
+    let gone = "404 project.not-found".to_owned();
+    assert_eq!(in_lab().await, (gone, "200".to_owned()));
 
     let behind = began.as_millis() - i64::try_from(TWO_YEARS).expect("seconds") * 1_000;
     clock.set(Timestamp::from_millis(behind));
@@ -85,6 +101,8 @@ async fn what_a_clock_two_years_ahead_ended_no_clock_two_years_behind_brings_bac
         ["closed", "archived"].contains(&taught.as_str()),
         "{taught}"
     );
+    let (_, without_end) = in_lab().await;
+    assert_eq!(without_end, "200");
     let users = the_box.get(&the_box.admin, "/api/v1/users").await;
     assert_eq!(users.status, 200, "{}", users.short());
 }

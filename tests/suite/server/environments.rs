@@ -207,6 +207,7 @@ fn every_recipe_of_the_tree_is_whole() {
     names.sort();
     let known = [
         "cpp-code-server",
+        "desktop",
         "python-jupyter",
         "pytorch-cuda",
         "r",

@@ -13,7 +13,9 @@ use base::link::streams::{
 use base::observe::Clock;
 use bytes::Bytes;
 use rules::egress::{EgressOutcome, EgressReport, EgressRow};
-use rules::messages::{Assignment, ContainerStatus, ExitRecord, NodeReport, ReportedState, Want};
+use rules::messages::{
+    Assignment, ContainerStatus, ContainerUsage, ExitRecord, NodeReport, ReportedState, Want,
+};
 use rules::names::{BootId, ContainerName, NodeId, SessionId};
 use rules::refusal::Refusal;
 use rules::refusals::port_unreachable;
@@ -21,7 +23,7 @@ use rules::resources::{Capacity, Device, DeviceShare};
 use rules::start_up::StartUp;
 use rules::units::{CpuShare, Timestamp};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 /// What the machine has for sessions.
 pub(crate) const CORES: u32 = 4;
@@ -40,6 +42,9 @@ pub(crate) struct FakeMachine {
     egress: Vec<EgressReport>,
     /// What each container was to start with, by the name of its session.
     start_ups: StartUps,
+    /// Wakes it up to tell what containers use, which it tells from then on.
+    asked: Arc<Notify>,
+    is_measured: bool,
 }
 
 /// What a machine was told that sessions start with, for who looks at it from outside.
@@ -53,6 +58,8 @@ impl FakeMachine {
             grants: BTreeMap::new(),
             egress: Vec::new(),
             start_ups: StartUps::default(),
+            asked: Arc::default(),
+            is_measured: false,
             node,
             boot: BootId(uuid::Uuid::from_u128(7)),
             sights: BTreeMap::new(),
@@ -63,19 +70,35 @@ impl FakeMachine {
         Arc::clone(&self.start_ups)
     }
 
+    /// What asks it for a report of what containers use.
+    pub(crate) fn asked(&self) -> Arc<Notify> {
+        Arc::clone(&self.asked)
+    }
+
     /// The same machine, that keeps its own programs to itself.
     pub(crate) fn without_programs(mut self) -> Self {
         self.host_environment = false;
         self
     }
 
-    /// Reports, then follows assignments until the server is gone.
+    /// Reports, then follows assignments until the server is gone; reports in between where it is asked to.
     pub(crate) async fn run(mut self, link: NodeEnd, clock: Clock) {
         link.send(self.report(0, clock.now()));
         let mut assigned = link.assigned();
-        while let Some(assignment) = assigned.next().await {
-            self.follow(&assignment, clock.now());
-            link.send(self.report(assignment.generation, clock.now()));
+        let asked = self.asked();
+        let mut generation = 0;
+        loop {
+            tokio::select! {
+                assignment = assigned.next() => {
+                    let Some(assignment) = assignment else {
+                        return;
+                    };
+                    self.follow(&assignment, clock.now());
+                    generation = assignment.generation;
+                }
+                () = asked.notified() => self.is_measured = true,
+            }
+            link.send(self.report(generation, clock.now()));
         }
     }
 
@@ -154,7 +177,13 @@ impl FakeMachine {
                 .map(|(name, state)| ContainerStatus {
                     name: *name,
                     state: state.clone(),
-                    usage: None,
+                    usage: (self.is_measured && !state.is_over()).then(|| ContainerUsage {
+                        cpu_microseconds: 0,
+                        memory: rules::units::Bytes::mib(100),
+                        processes: 2,
+                        waited: None,
+                        devices: Vec::new(),
+                    }),
                     devices: self.grants.get(name).cloned().unwrap_or_default(),
                     ran: None,
                 })

@@ -135,6 +135,7 @@ fn body(route: &DocumentedRoute) -> String {
         Some("NewFolder") => json!({"name": "new"}).to_string(),
         Some("FolderPatch") => json!({"name": "newer"}).to_string(),
         Some("FolderLimit") => json!({"bytes": 2_u64 << 30}).to_string(),
+        Some("PoolSize") => json!({"bytes": 64_u64 << 30}).to_string(),
         Some("FolderAdoption") => json!({"owner": "mina", "name": "back"}).to_string(),
         Some("NewFolderDirectory") => json!({"path": "new"}).to_string(),
         Some("FolderMove") => json!({"from": "new", "to": "newer"}).to_string(),

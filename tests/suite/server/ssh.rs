@@ -18,9 +18,11 @@ use bytes::Bytes;
 use fardel::doors;
 use rules::names::ContainerName;
 use serde_json::json;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines,
+};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::process::Command;
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
@@ -737,6 +739,194 @@ async fn a_port_of_a_client_leads_into_the_session_and_nowhere_else() {
         assert!(!text(&said).contains("by -D"), "{host}: it leads out");
     }
     forwards.kill().await.expect("it ran until now");
+}
+
+/// What VS Code's Remote-SSH sends to a shell of the session once it is ready, by the steps that its log tells: it looks for its
+/// server, has it sent from the laptop where there is none, starts it in the background, and says where it listens.
+const BOOTSTRAP: &str = r#"
+folder="$HOME/.vscode-server"
+bin="$folder/bin/4949701c"
+log="$folder/.4949701c.log"
+pid="$folder/.4949701c.pid"
+echo "0e21d0e5a3e0: running"
+mkdir -p "$bin"
+if [ -s "$pid" ] && kill -0 "$(cat "$pid")"; then
+    echo "Found running server"
+else
+    if [ ! -x "$bin/bin/code-server" ]; then
+        echo "destFolder==$bin=="
+        echo "0e21d0e5a3e0:trigger_server_download_end"
+        while [ ! -e "$bin/done" ]; do sleep 0.1; done
+        tar -xzf "$bin/vscode-server.tar.gz" -C "$bin"
+    fi
+    "$bin/bin/code-server" --start-server --host=127.0.0.1 --port=0 > "$log" 2>&1 < /dev/null &
+    echo $! > "$pid"
+fi
+port=
+while [ -z "$port" ]; do
+    sleep 0.1
+    port=$(sed -n 's/^Extension host agent listening on //p' "$log")
+done
+echo "0e21d0e5a3e0: start"
+echo "listeningOn==$port=="
+echo "SSH_AUTH_SOCK==${SSH_AUTH_SOCK:-}=="
+echo "0e21d0e5a3e0: end"
+"#;
+/// Stands for the server of the editor, which nothing here may fetch: listens, says where, changes the protocol as that does,
+/// and gives back what comes. Ends by itself after two minutes.
+const EDITOR_SERVER: &str = r#"#!/usr/bin/perl
+use IO::Socket::INET;
+$| = 1;
+$SIG{CHLD} = "IGNORE";
+alarm 120;
+my $at = IO::Socket::INET->new(LocalAddr => "127.0.0.1", Listen => 8) or die "$!";
+print "Extension host agent listening on ", $at->sockport, "\n";
+while (my $client = $at->accept) {
+    next if fork;
+    alarm 120;
+    my ($head, $piece) = ("", "");
+    $head .= $piece while $head !~ /\r\n\r\n$/ and sysread $client, $piece, 1;
+    syswrite $client, "HTTP/1.1 101 Switching Protocols\r\n\r\n";
+    syswrite $client, $piece while sysread $client, $piece, 4096;
+    exit;
+}
+"#;
+const SWITCHED: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\n\r\n";
+
+/// One window of an editor: one client of SSH whose shell takes the script, and through which all connections go.
+struct EditorWindow {
+    client: Child,
+    said: Lines<BufReader<ChildStdout>>,
+    socks: u16,
+    /// The editor keeps it open.
+    _to: ChildStdin,
+}
+
+impl EditorWindow {
+    async fn open(rig: &SshRig, shell: &str) -> Self {
+        let socks = free_port().await;
+        let mut client = rig.client("ssh");
+        let client = client
+            .args(["-v", "-T", "-o", "ConnectTimeout=15"])
+            .args(["-D", &format!("127.0.0.1:{socks}"), "train@127.0.0.1"])
+            .arg(shell)
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut client = client.spawn().expect("it runs");
+        let mut to = client.stdin.take().expect("piped");
+        let said = client.stdout.take().expect("piped");
+        let mut said = BufReader::new(said).lines();
+        let asks = b"echo 'ready: 0e21d0e5a3e0'; uname -s\n";
+        to.write_all(asks).await.expect("taken");
+        assert_eq!(
+            lines_until(&mut said, "Linux").await,
+            ["ready: 0e21d0e5a3e0"]
+        );
+        to.write_all(BOOTSTRAP.as_bytes()).await.expect("taken");
+        Self {
+            client,
+            said,
+            socks,
+            _to: to,
+        }
+    }
+
+    /// Opens a connection to the editor's server, as its window opens several.
+    async fn connect(&self, port: u16) -> TcpStream {
+        let mut stream = reached(self.socks).await;
+        stream.write_all(&[5, 1, 0]).await.expect("taken");
+        assert_eq!(heard(&mut stream, 2).await, [5, 0]);
+        let mut asks = vec![5, 1, 0, 1, 127, 0, 0, 1];
+        asks.extend(port.to_be_bytes());
+        stream.write_all(&asks).await.expect("taken");
+        assert_eq!(heard(&mut stream, 10).await[..2], [5, 0]);
+        let asks = "GET /?reconnection=false&skipWebSocketFrames=true HTTP/1.1\r\n\
+                    Host: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+        stream.write_all(asks.as_bytes()).await.expect("taken");
+        assert_eq!(heard(&mut stream, SWITCHED.len()).await, SWITCHED);
+        stream
+    }
+}
+
+/// Reads lines until one that ends so; gives those before it.
+async fn lines_until(from: &mut Lines<BufReader<ChildStdout>>, end: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    loop {
+        let line = timeout(HANG, from.next_line()).await;
+        let line = line.unwrap_or_else(|_| panic!("it never says {end}: {all:?}"));
+        match line.expect("whole lines") {
+            Some(line) if line.ends_with(end) => return all,
+            Some(line) => all.push(line),
+            None => panic!("it ends before it says {end}: {all:?}"),
+        }
+    }
+}
+
+/// What a script said as `KEY==VALUE==`.
+fn told<'l>(lines: &'l [String], key: &str) -> &'l str {
+    let mut values = lines.iter().filter_map(|line| {
+        let value = line.strip_prefix(key)?.strip_prefix("==")?;
+        value.strip_suffix("==")
+    });
+    let found = values.next();
+    found.unwrap_or_else(|| panic!("no {key} in {lines:?}"))
+}
+
+async fn echoes(stream: &mut TcpStream, words: &str) {
+    stream.write_all(words.as_bytes()).await.expect("taken");
+    assert_eq!(heard(stream, words.len()).await, words.as_bytes());
+}
+
+/// The handshake of an editor that works over SSH, with OpenSSH's client, which that editor uses, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_editor_starts_its_server_over_ssh_and_finds_it_again() {
+    const NAME: &str = "an_editor_starts_its_server_over_ssh_and_finds_it_again";
+    if !has(NAME, "perl") {
+        return;
+    }
+    let Some(rig) = SshRig::open(NAME).await else {
+        return;
+    };
+    std::fs::create_dir(rig.path("bin")).expect("made");
+    install(&rig.path("bin/code-server"), EDITOR_SERVER.as_bytes());
+    std::fs::write(rig.path("done"), "").expect("written");
+    let mut tar = Command::new("tar");
+    let tar = tar.arg("-czf").arg(rig.path("server.tar.gz")).arg("-C");
+    let packed = ended(tar.arg(rig.folder.path()).arg("bin/code-server")).await;
+    assert!(packed.status.success(), "{}", text(&packed.stderr));
+
+    let mut first = EditorWindow::open(&rig, "bash").await;
+    let before = lines_until(&mut first.said, ":trigger_server_download_end").await;
+    let folder = told(&before, "destFolder");
+    for (file, name) in [("server.tar.gz", "vscode-server.tar.gz"), ("done", "done")] {
+        let to = format!("train@127.0.0.1:{folder}/{name}");
+        let sent = ended(rig.client("scp").arg(rig.path(file)).arg(to)).await;
+        assert!(sent.status.success(), "{}", text(&sent.stderr));
+    }
+    let started = lines_until(&mut first.said, ": end").await;
+    assert_eq!(told(&started, "SSH_AUTH_SOCK"), "");
+    let port: u16 = told(&started, "listeningOn").parse().expect("a port");
+    let mut management = first.connect(port).await;
+    let mut extensions = first.connect(port).await;
+    echoes(&mut management, "of the window").await;
+    echoes(&mut extensions, "of its extensions").await;
+    echoes(&mut management, "and of the window").await;
+
+    // The window is closed, and its server waits for the next one.
+    first.client.kill().await.expect("it ran until now");
+    let mut next = EditorWindow::open(&rig, "sh").await;
+    let found = lines_until(&mut next.said, ": end").await;
+    assert!(
+        found.iter().any(|line| line == "Found running server"),
+        "{found:?}"
+    );
+    assert_eq!(told(&found, "listeningOn"), port.to_string());
+    echoes(&mut next.connect(port).await, "of the next window").await;
+
+    let pid = std::fs::read_to_string(rig.inside(".vscode-server/.4949701c.pid"));
+    let pid = pid.expect("there").trim().parse().expect("a number");
+    let server = nix::unistd::Pid::from_raw(pid);
+    nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGKILL).expect("it ran until now");
 }
 
 #[tokio::test(flavor = "multi_thread")]

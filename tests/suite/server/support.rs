@@ -77,7 +77,10 @@ fn command(folder: &Path, address: SocketAddr, words: &[&str]) -> Command {
         .env("FARDEL_CONFIG", folder.join("fardel.toml"))
         .env("FARDEL_DATA", folder.join("data"))
         .env("FARDEL_RUN", folder.join("run"))
+        .env("FARDEL_POOL_SIZE", "none")
         .env("FARDEL_LISTEN", address.to_string())
+        // What is looked at has no home but where a test says so.
+        .env("FARDEL_HOMES", "false")
         .stdin(Stdio::null());
     command
 }

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use server::access;
 use server::actions::users::tokens;
 use server::{Failure, Server};
+use tokio::sync::Notify;
 use tower::ServiceExt;
 
 use super::fake_machine::{FakeMachine, FakeStreams, StartUps};
@@ -41,6 +42,8 @@ pub(crate) struct TheBox {
     pub(crate) folder: tempfile::TempDir,
     /// What its machine was told that sessions start with.
     pub(crate) start_ups: StartUps,
+    /// Asks its machine what sessions use.
+    asked: Arc<Notify>,
     /// An administrator, two users, by token.
     pub(crate) admin: As,
     pub(crate) mina: As,
@@ -190,6 +193,7 @@ impl TheBox {
             machine = machine.without_programs();
         }
         let start_ups = machine.start_ups();
+        let asked = machine.asked();
         tokio::spawn(machine.run(node_end, clock));
 
         let here: std::net::IpAddr = std::net::Ipv4Addr::LOCALHOST.into();
@@ -220,6 +224,7 @@ impl TheBox {
             streams,
             folder,
             start_ups,
+            asked,
         };
         opened.admin = opened.token("ada", &Permission::ALL, None).await;
         opened.mina = opened.token("mina", &Permission::ALL, None).await;
@@ -345,6 +350,28 @@ impl TheBox {
         let session = self.get(who, &path).await.json();
         assert_eq!(session["state"], state, "{session}");
         session
+    }
+
+    /// Lets a minute pass by the clock of the box, or some seconds more, until what a session of mina's used by then is kept:
+    /// memory, and no time of a processor.
+    pub(crate) async fn minute(&self, clock: &Clock, session: &str) {
+        let path = format!("/api/v1/sessions/{session}/metrics");
+        clock.set(clock.now().plus_seconds(60));
+        for _ in 0..20 {
+            self.asked.notify_one();
+            for _ in 0..30 {
+                let told = self.get(&self.mina, &path).await.json();
+                let samples = told["items"].as_array().expect("a list");
+                let newest = samples.last().and_then(|sample| sample["at"].as_str());
+                if newest == Some(clock.now().to_string().as_str()) {
+                    return;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+            // What was used is told from one sample to the next: the first alone is not.
+            clock.set(clock.now().plus_seconds(2));
+        }
+        panic!("the machine did not tell what {session} used");
     }
 
     /// Serves the same router on a port and on a socket of its own; gives both.

@@ -187,6 +187,8 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ("GET /storage", &["listVolumes"], &["volume ls"]),
     ("POST /storage", &["addVolume"], &["volume add x /mnt/x"]),
     ("", &["getVolume"], &["volume get x"]),
+    ("", &["getPool"], &["volume pool"]),
+    ("POST /storage/pool", &["growPool"], &["volume grow 500g"]),
     ("", &["changeVolume"], &["volume set x --name y"]),
     (
         "POST /storage/{id}/remove",

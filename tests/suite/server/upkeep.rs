@@ -55,7 +55,9 @@ impl House {
             .env("FARDEL_CONFIG", self.path("fardel.toml"))
             .env("FARDEL_DATA", self.path("data"))
             .env("FARDEL_RUN", self.path("run"))
+            .env("FARDEL_POOL_SIZE", "none")
             .env("FARDEL_LISTEN", "127.0.0.1:0")
+            .env("FARDEL_HOMES", "false")
             .env("FARDEL_BACKUP_PASSPHRASE_FILE", self.path("passphrase"))
             .stdin(Stdio::null());
         command

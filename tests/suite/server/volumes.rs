@@ -1,15 +1,18 @@
 //! Volumes over the routes, on file systems that the test mounts: what is not mounted, or is another file system, takes no
-//! byte, and what is back goes on.
+//! byte, and what is back goes on; and who knows of a volume.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use axum::body::Body;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use serde_json::json;
+use rules::permissions::Permission;
+use serde_json::{Value, json};
 
-use super::the_box::{As, TheBox};
+use super::the_box::{Answer, As, PASSWORD, TheBox};
 
 const VOLUMES: &str = "/api/v1/volumes";
 /// Longer than two looks at a volume.
@@ -155,4 +158,163 @@ async fn a_volume_that_is_gone_takes_no_byte_and_comes_back_by_itself() {
     assert!(shard.join("data/a").is_dir() && shard.join("data/b").is_dir());
     house.abort();
     let _ = house.await;
+}
+
+/// What an answer says of the volume that was asked for by that word, without the number of the request.
+fn said(answer: &Answer, asked: &str) -> (u16, String) {
+    let mut body = answer.json();
+    if let Some(body) = body.as_object_mut() {
+        body.remove("request_id");
+    }
+    let text = body.to_string().replace(asked, "WORD");
+    (answer.status.as_u16(), text)
+}
+
+/// What these acts on a volume give a caller, by its name or id.
+async fn acts(the_box: &TheBox, who: &As, asked: &str) -> Vec<(u16, String)> {
+    let path = format!("{VOLUMES}/{asked}");
+    let patch = TheBox::request(who, "PATCH", &path)
+        .header("content-type", "application/merge-patch+json")
+        .header("if-match", "*")
+        .body(Body::from(json!({"name": "mine"}).to_string()));
+    let folder = json!({"name": "more", "volume": asked});
+    let all = [
+        the_box.get(who, &path).await,
+        the_box.post(who, "/api/v1/folders", folder).await,
+        the_box.send(patch.expect("a request")).await,
+        the_box.with_body(who, "DELETE", &path, "").await,
+    ];
+    let codes = [
+        "volume.not-found",
+        "volume.not-found",
+        "role.administrator-needed",
+        "role.administrator-needed",
+    ];
+    for (answer, code) in all.iter().zip(codes) {
+        assert!(
+            answer.short().ends_with(code),
+            "{asked}: {}",
+            answer.short()
+        );
+    }
+    all.iter().map(|answer| said(answer, asked)).collect()
+}
+
+/// A volume that is not theirs is told from one that there is not by no answer: neither by name nor by id.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_volume_of_a_project_is_none_for_those_outside() {
+    let test = "a_volume_of_a_project_is_none_for_those_outside";
+    let the_box = TheBox::open().await;
+    let place = the_box.folder.path().join("shelves");
+    fs::create_dir(&place).expect("made");
+    let _unmounted = Unmounted(vec![place.clone()]);
+    if let Err(error) = tmpfs(&place) {
+        skips::skip(test, &format!("nothing can be mounted: {error}"));
+        return;
+    }
+    let made = async |path: &str, body: Value| {
+        let made = the_box.post(&the_box.admin, path, body).await;
+        assert!(made.status.is_success(), "{path}: {}", made.short());
+        made.json()["id"].as_str().unwrap_or_default().to_owned()
+    };
+    made("/api/v1/projects", json!({"name": "vision"})).await;
+    made("/api/v1/domains", json!({"name": "biology"})).await;
+    let account = json!({"name": "stranger", "password": PASSWORD, "domain": "biology"});
+    made("/api/v1/users", account).await;
+    let stranger = the_box.token("stranger", &Permission::ALL, None).await;
+    let member = "/api/v1/projects/vision/members/mina";
+    let role = json!({"role": "member"}).to_string();
+    let set = the_box.with_body(&the_box.admin, "PUT", member, role).await;
+    assert_eq!(set.status, 200, "{}", set.short());
+    let volume = json!({"name": "shelves", "path": place, "projects": ["default/vision"]});
+    let id = made(VOLUMES, volume).await;
+    let none = uuid::Uuid::from_u128(7).to_string();
+
+    for who in [&the_box.jae, &stranger] {
+        let listed = the_box.get(who, VOLUMES).await;
+        assert_eq!(listed.status, 200, "{}", listed.short());
+        assert_eq!(listed.json()["items"], json!([]));
+        for (there, nowhere) in [("shelves", "shadows"), (id.as_str(), none.as_str())] {
+            let there = acts(&the_box, who, there).await;
+            assert_eq!(there, acts(&the_box, who, nowhere).await);
+        }
+    }
+
+    let path = format!("{VOLUMES}/shelves");
+    let hers = the_box.get(&the_box.mina, &path).await;
+    assert_eq!(hers.status, 200, "{}", hers.short());
+    let hers = hers.json();
+    // Where it is mounted, and who else has it, the site alone sees.
+    assert_eq!(
+        (&hers["path"], &hers["projects"]),
+        (&Value::Null, &json!([]))
+    );
+    let asked = json!({"name": "data", "volume": "shelves"});
+    let folder = the_box.post(&the_box.mina, "/api/v1/folders", asked).await;
+    assert_eq!(folder.status, 201, "{}", folder.short());
+    let folder = folder.json()["id"].as_str().expect("an id").to_owned();
+    let sites = the_box.get(&the_box.admin, &path).await.json();
+    assert_eq!(sites["projects"], json!(["default/vision"]));
+    assert_eq!(sites["folders"], 1);
+
+    let left = the_box
+        .with_body(&the_box.admin, "DELETE", member, "")
+        .await;
+    assert!(left.status.is_success(), "{}", left.short());
+    let there = acts(&the_box, &the_box.mina, "shelves").await;
+    assert_eq!(there, acts(&the_box, &the_box.mina, "shadows").await);
+    // What she made there is hers still.
+    let mkdir = format!("/api/v1/folders/{folder}/mkdir");
+    let kept = the_box.post(&the_box.mina, &mkdir, json!({"path": "a"}));
+    assert_eq!(kept.await.status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_mounts_folders_of_volumes_that_map_one_user_of_the_site() {
+    let test = "a_session_mounts_folders_of_volumes_that_map_one_user_of_the_site";
+    let the_box = TheBox::open().await;
+    let [first, second] = ["first", "second"].map(|name| the_box.folder.path().join(name));
+    for place in [&first, &second] {
+        fs::create_dir(place).expect("made");
+    }
+    let _unmounted = Unmounted(vec![first.clone(), second.clone()]);
+    for place in [&first, &second] {
+        if let Err(error) = tmpfs(place) {
+            skips::skip(test, &format!("nothing can be mounted: {error}"));
+            return;
+        }
+    }
+    for bad in ["0", "999", "5000:", "1000000000", "kim"] {
+        let asked = json!({"name": "big", "path": first, "mapped_user": bad});
+        let refused = the_box.post(&the_box.admin, VOLUMES, asked).await;
+        assert_eq!(refused.short(), "422 volume.mapped-user", "{bad}");
+    }
+    for (name, place, user) in [("big", &first, "5000:5001"), ("other", &second, "6000")] {
+        let asked = json!({"name": name, "path": place, "mapped_user": user});
+        let made = the_box.post(&the_box.admin, VOLUMES, asked).await;
+        assert_eq!(made.status, 201, "{}", made.short());
+        let asked = json!({"name": format!("on-{name}"), "volume": name});
+        let made = the_box.post(&the_box.mina, "/api/v1/folders", asked).await;
+        assert_eq!(made.status, 201, "{}", made.short());
+    }
+    let path = format!("{VOLUMES}/big");
+    let shown = the_box.get(&the_box.admin, &path).await.json();
+    assert_eq!(shown["mapped_user"], "5000:5001");
+    let shown = the_box.get(&the_box.mina, &path).await.json();
+    assert!(shown["mapped_user"].is_null(), "{shown}");
+    // What the server makes there is that user's, too.
+    let body = json!({"path": "a"});
+    let made = the_box
+        .post(&the_box.mina, "/api/v1/folders/on-big/mkdir", body)
+        .await;
+    assert!(made.short().starts_with("201"), "{}", made.short());
+    let folder = the_box.get(&the_box.mina, "/api/v1/folders/on-big").await;
+    let id = folder.json()["id"].as_str().expect("an id").to_owned();
+    let shard = first.join("folders").join(&id[id.len() - 2..]).join(&id);
+    let owner = fs::metadata(shard.join("data/a")).expect("there");
+    assert_eq!((owner.uid(), owner.gid()), (5000, 5001));
+    let both = json!({"kind": "batch", "command": ["true"],
+        "mounts": [{"folder": "on-big"}, {"folder": "on-other"}]});
+    let refused = the_box.post(&the_box.mina, "/api/v1/sessions", both).await;
+    assert_eq!(refused.short(), "409 mount.mapped-users");
 }

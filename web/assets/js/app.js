@@ -53,6 +53,19 @@ if (location.search.includes("notice=")) {
   history.replaceState(null, "", address);
 }
 
+// The word about what was done to a session leaves once its state has moved on from there, read by then.
+const said = one("main > .notice");
+const state = one("h1 > #state");
+if (said && state) {
+  const [then, from] = [state.textContent.trim(), Date.now()];
+  const watch = new MutationObserver(() => {
+    if (state.textContent.trim() === then) return;
+    watch.disconnect();
+    setTimeout(() => said.remove(), Math.max(0, 6000 - (Date.now() - from)));
+  });
+  watch.observe(state, { childList: true, characterData: true, subtree: true });
+}
+
 // A form of this page that leads back to this page leaves it where it was; the word about it stays in sight.
 try {
   const [path, top, at] = JSON.parse(sessionStorage.getItem("place") ?? "[]");

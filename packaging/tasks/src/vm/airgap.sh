@@ -1,9 +1,10 @@
-# Behind an air gap: the package, a browser, a session with a terminal; and a firewall that counts what
-# tries to leave. Arguments: sessions, terminals, the older package, the newer package.
+# Behind an air gap: the package, a browser, a session with a terminal, an environment from a stick, a cell
+# of its JupyterLab; and a firewall that counts what tries to leave. The stick is the second disk.
+# Arguments: sessions, terminals, the older package, the newer package.
 #
-# Promise (Installation and console): Behind an air gap, one command and a browser lead to a terminal within
-# five minutes, and no packet tries to leave: in Debian 12 in every run, in Debian 13 under its own systemd
-# (257) every night.
+# Promise (Installation and console): Behind an air gap, one command and a browser lead to a terminal, and one
+# more and a stick to a printed cell of JupyterLab, within five minutes, and no packet tries to leave: in
+# Debian 12 in every run, in Debian 13 under its own systemd (257) every night.
 sessions=$1 terminals=$2 older=$3 newer=$4
 fail() {
     printf 'FAILED: %s\n' "$*"
@@ -33,6 +34,20 @@ for filter in iptables-legacy ip6tables-legacy; do
     "$filter" -A OUTPUT ! -o lo -m comment --comment left -j DROP || fail "$filter"
 done
 
+# What an administrator brings: an environment in a signed bundle, and settings that name the ports of apps
+# and the keys that are trusted.
+mkdir -p /mnt/stick /etc/fardel/conf.d
+# By its place: what looks for labels knows no disk of User-Mode Linux.
+stick=/dev/ubdb
+[ -b "$stick" ] || stick=/dev/vdb
+mount -o ro "$stick" /mnt/stick || fail "no stick"
+cp /mnt/stick/lab.pub /etc/fardel/environment.keys
+chmod 644 /etc/fardel/environment.keys
+cat >/etc/fardel/conf.d/site.toml <<'END'
+listen_apps = "0.0.0.0:8443"
+environment_keys_file = "/etc/fardel/environment.keys"
+END
+
 SECONDS=0
 echo "── dpkg --install"
 quietly dpkg --install "$older"
@@ -43,8 +58,17 @@ python3 /mnt/bed/browser.py setup "$link" || fail "the browser"
 echo "from the package to a terminal: $SECONDS s, 1 command"
 [ "$SECONDS" -le 300 ] || fail "more than five minutes"
 
-echo "── $sessions sessions, $terminals terminals, an upgrade"
-python3 /mnt/bed/browser.py crowd "$sessions" "$terminals" "$newer" || fail "the crowd"
+echo "── an environment from the stick (after $SECONDS s)"
+quietly fardel environment import /mnt/stick/environment.tar
+umount /mnt/stick || fail "the stick stays in use"
+fardel environment ls -o csv | grep -q python-jupyter || fail "no environment: $(fardel environment ls)"
+echo "── a cell of its JupyterLab (after $SECONDS s)"
+python3 /mnt/bed/notebooks.py cell python-jupyter:1.0 || fail "the cell"
+echo "from the package to a printed cell: $SECONDS s, 2 commands"
+[ "$SECONDS" -le 300 ] || fail "more than five minutes"
+
+echo "── $sessions sessions, their notebooks, $terminals terminals, an upload, a connection, an upgrade"
+python3 /mnt/bed/notebooks.py upgrade "$sessions" "$terminals" "$newer" || fail "what was open"
 
 echo "── what tried to leave"
 left=$(counted left) asked=$(counted names)

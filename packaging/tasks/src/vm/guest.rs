@@ -19,6 +19,18 @@ const SOCKET: &str = "/run/fardel/fardel.sock";
 const DATA: &str = "/var/lib/fardel";
 const RUN: &str = "/run/fardel";
 
+/// The folder that the client writes files into.
+const FOLDER: &str = "/api/v1/folders/kept";
+/// Where limits of folders are held, and the pool that they lie in.
+const SCOPES: &str = "/var/lib/fardel/folders/.scopes";
+const POOL: &str = "/var/lib/fardel/folders/.pool/pool.xfs";
+/// Files of it. More: the host waits for each of them to be read after each cut.
+const MAX_FILES: usize = 60;
+/// How often a file holds its own name.
+const REPEATS: usize = 4096;
+/// What the kernel counts of a scope and what lies in it may differ by so many bytes: what is being removed meanwhile.
+const COUNT_SLACK: u64 = 64 << 10;
+
 /// Where the watcher notes when the box answered, in seconds of the guest's uptime.
 const ANSWERED: &str = "/run/bed-answered";
 
@@ -77,6 +89,12 @@ fn work(mut random: Random) -> Result<(), Failure> {
         let seconds = answered - handed_over()?;
         say(&Word::Served { seconds })?;
     }
+    let made = ask("POST", "/api/v1/folders", Some(&json!({"name": "kept"})));
+    let made = made.map_err(fault("the folder"))?;
+    // It was made before an earlier cut.
+    if !made.is_good() && made.status != 409 {
+        return Err(Failure::new(format!("no folder: {}", made.json())));
+    }
     let mut host = io::stdin().lock();
     loop {
         list()?;
@@ -128,6 +146,15 @@ fn list() -> Result<(), Failure> {
     for token in tokens()? {
         say(&Word::Token(token))?;
     }
+    for name in files()? {
+        let path = format!("{FOLDER}/files?path={name}");
+        let read = ask("GET", &path, None).map_err(fault(&path))?;
+        let is_whole = read.is_good() && read.body == content(&name).to_string().into_bytes();
+        say(&Word::File { name, is_whole })?;
+    }
+    if let Some(sentence) = miscounted()? {
+        say(&Word::Wrong(sentence))?;
+    }
     for place in [format!("{DATA}/containers"), format!("{RUN}/c")] {
         for container in names_in(Path::new(&place)) {
             let place = place.clone();
@@ -150,6 +177,49 @@ fn list() -> Result<(), Failure> {
         say(&Word::Wrong(log))?;
     }
     say(&Word::Listed)
+}
+
+/// Names of the files in the client's folder.
+fn files() -> Result<Vec<String>, Failure> {
+    let all = listed(&format!("{FOLDER}/entries?limit=500"), "items")?;
+    let names = all.iter().filter_map(|entry| entry["name"].as_str());
+    Ok(names.map(str::to_owned).collect())
+}
+
+/// What is in a file of that name.
+fn content(name: &str) -> Value {
+    Value::String(name.repeat(REPEATS))
+}
+
+/// What is wrong where the kernel counts other bytes than lie in a scope of the pool; none where all is well.
+fn miscounted() -> Result<Option<String>, Failure> {
+    if !Path::new(POOL).exists() {
+        return Ok(Some("folders lie in no pool".to_owned()));
+    }
+    for owner in names_in(Path::new(SCOPES)) {
+        let scope = Path::new(SCOPES).join(owner);
+        let files = scope.join("files");
+        if !scope.join("pooled.json").exists() {
+            return Ok(Some(format!("{} lies in no pool", scope.display())));
+        }
+        let number = |program: Program| -> Result<u64, Failure> {
+            let text = program.argument(&files).output()?;
+            let word = text
+                .split_whitespace()
+                .find(|word| word.parse::<u64>().is_ok());
+            word.and_then(|word| word.parse().ok())
+                .ok_or_else(|| Failure::new(format!("no number: {text:?}")))
+        };
+        let counted = number(Program::named("df").words("--block-size=1 --output=used"))?;
+        let there = number(Program::named("du").words("--summarize --block-size=1"))?;
+        if counted.abs_diff(there) > COUNT_SLACK {
+            return Ok(Some(format!(
+                "the kernel counts {counted} bytes in {}, and {there} lie there",
+                files.display()
+            )));
+        }
+    }
+    Ok(None)
 }
 
 fn names_in(folder: &Path) -> Vec<String> {
@@ -203,7 +273,7 @@ fn next_deed(random: &mut Random) -> Result<Deed, Failure> {
     let ended = ids(&|row| row["state"] == "ended");
     let all = ids(&|_| true);
     let word = format!("{:08x}", random.next() >> 32);
-    let deed = match random.below(8) {
+    let deed = match random.below(10) {
         0..=2 if living.len() < MAX_LIVING => {
             let code =
                 (random.below(2) == 0).then(|| i64::try_from(random.below(100)).unwrap_or(0));
@@ -223,6 +293,9 @@ fn next_deed(random: &mut Random) -> Result<Deed, Failure> {
         6 => random
             .pick(&tokens()?)
             .map(|id| Deed::Revoke { id: id.clone() }),
+        7..=8 if files()?.len() < MAX_FILES => Some(Deed::Write {
+            name: format!("f-{word}"),
+        }),
         _ => None,
     };
     Ok(deed.unwrap_or(Deed::Token {
@@ -258,6 +331,11 @@ fn carry_out(deed: &Deed) -> Result<Option<String>, Failure> {
             Some(json!({"name": name, "scopes": ["sessions:read"]})),
         ),
         Deed::Revoke { id } => ("DELETE", format!("/api/v1/me/tokens/{id}"), None),
+        Deed::Write { name } => (
+            "PUT",
+            format!("{FOLDER}/files?path={name}"),
+            Some(content(name)),
+        ),
     };
     let answer = ask(method, &path, body.as_ref()).map_err(fault(&path))?;
     if answer.is_good() {
@@ -351,9 +429,14 @@ fn ask(method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
     let mut stream = UnixStream::connect(SOCKET)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     let body = body.map(Value::to_string).unwrap_or_default();
+    // A file that is written is a new one.
+    let only_new = match method {
+        "PUT" => "if-none-match: *\r\n",
+        _ => "",
+    };
     write!(
         stream,
-        "{method} {path} HTTP/1.0\r\nhost: box\r\ncontent-type: application/json\r\n\
+        "{method} {path} HTTP/1.0\r\nhost: box\r\ncontent-type: application/json\r\n{only_new}\
          content-length: {}\r\n\r\n{body}",
         body.len()
     )?;

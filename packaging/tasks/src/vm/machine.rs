@@ -55,7 +55,7 @@ pub(super) struct Machine {
 impl Machine {
     /// Starts the guest; returns before its kernel says anything.
     pub(super) fn boot(order: &Order<'_>) -> Result<Self, Failure> {
-        let folder = Folder::make("guest", (order.memory_mib + 128) << 20)?;
+        let folder = Folder::make("guest", (order.memory_mib + order.written_mib + 128) << 20)?;
         let fault = |error: std::io::Error| Failure::new(format!("the guest: {error}"));
         let bed = folder.path().join("bed");
         fs::create_dir_all(&bed).map_err(fault)?;
@@ -277,6 +277,9 @@ fn user_mode(
         .argument(format!("bed.mount=bed:rw:{}", bed.display()))
         .variable("TMPDIR", folder)
         .inside(folder);
+    if let Some(stick) = &order.stick {
+        command = command.argument(format!("ubd1r={}", stick.display()));
+    }
     for (name, path) in &order.shares {
         command = command.argument(mount_word(name, path)?);
     }

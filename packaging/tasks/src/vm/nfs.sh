@@ -1,10 +1,10 @@
 #!/bin/bash
 # A share of this machine's own, mounted by NFS 4 over loopback, with nothing but the kernel: what
 # Debian's daemons would answer it is told beforehand.
-# Arguments: the folder, where to mount it.
+# Arguments: the folder, where to mount it; nowhere: it is mounted, and only served once more.
 set -e
 folder=$1 at=$2
-mkdir -p "$folder" "$at" /var/lib/nfs/v4recovery
+mkdir -p "$folder" /var/lib/nfs/v4recovery
 modprobe nfsd
 modprobe nfsv4
 [ -e /proc/fs/nfsd/threads ] || mount -t nfsd nfsd /proc/fs/nfsd
@@ -22,6 +22,8 @@ echo "tcp 2049" >/proc/fs/nfsd/portlist
 echo 2 >/proc/fs/nfsd/threads
 # Nobody was here before, so nobody takes locks back.
 echo Y >/proc/fs/nfsd/v4_end_grace
+[ -n "$at" ] || exit 0
+mkdir -p "$at"
 # Without the helper, which Debian keeps in a package of its own.
 mount -i -t nfs4 -o vers=4.2,sec=sys,proto=tcp,port=2049,addr=127.0.0.1,clientaddr=127.0.0.1 \
     127.0.0.1:/ "$at"

@@ -50,6 +50,10 @@ pub(super) struct Order<'a> {
     /// The disk that is kept between boots; none: one of its own, thrown away.
     pub(super) disk: Option<PathBuf>,
     pub(super) memory_mib: u64,
+    /// What it writes to a disk that is thrown away, where that is more than logs.
+    pub(super) written_mib: u64,
+    /// A second disk, which it cannot write to.
+    pub(super) stick: Option<PathBuf>,
     /// Folders of the host that it sees read-only: name below `/mnt`, path.
     pub(super) shares: Vec<(String, PathBuf)>,
     pub(super) script: String,
@@ -70,6 +74,8 @@ impl<'a> Order<'a> {
             hardware: Hardware::UserMode,
             disk: None,
             memory_mib: 1024,
+            written_mib: 0,
+            stick: None,
             shares: Vec::new(),
             script: script.to_owned(),
             files: Vec::new(),

@@ -13,6 +13,9 @@ ExecStart=/usr/local/sbin/bed-guest vm guest watch
 WantedBy=sysinit.target
 END
     systemctl enable --quiet bed-watch.service
+    # Folders lie in a pool, which the small disk of the guest would not get by itself.
+    mkdir -p /etc/fardel/conf.d
+    echo 'pool_size = "512m"' >/etc/fardel/conf.d/pool.toml
     dpkg --install "$2" >/root/dpkg.log 2>&1 </dev/null || { cat /root/dpkg.log; exit 1; }
     # An installation that returned is on the disk.
     sync

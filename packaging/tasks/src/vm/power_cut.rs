@@ -60,6 +60,10 @@ pub(super) enum Deed {
     Revoke {
         id: String,
     },
+    /// A file of this name into the client's folder, which lies in the pool; its name says what is in it.
+    Write {
+        name: String,
+    },
 }
 
 /// What the guest tells the host.
@@ -71,6 +75,8 @@ pub(super) enum Word {
     Row(Value),
     /// One token that is in force.
     Token(String),
+    /// One file of the folder, and whether all that its name says is in it.
+    File { name: String, is_whole: bool },
     /// A container's name, found in a place where only living ones have something.
     Trace { place: String, container: String },
     /// A unit that failed, or a panic in the server's log.
@@ -109,6 +115,8 @@ struct Ledger {
     sessions: BTreeMap<String, Known>,
     /// In force, unless a revocation was tried.
     tokens: BTreeMap<String, Standing>,
+    /// Files whose writing was acknowledged.
+    files: BTreeSet<String>,
     /// Names of launches whose answer never came.
     unanswered: BTreeSet<String>,
     tried: Option<Deed>,
@@ -127,6 +135,8 @@ enum Standing {
 struct Look {
     rows: Vec<Value>,
     tokens: BTreeSet<String>,
+    /// By name, and whether it is whole.
+    files: BTreeMap<String, bool>,
     traces: Vec<(String, String)>,
     wrong: Vec<String>,
 }
@@ -142,7 +152,7 @@ impl Ledger {
                 self.known(id).names.insert(name.clone());
             }
             Deed::Delete { id } => self.known(id).delete_tried = true,
-            Deed::Token { .. } => {}
+            Deed::Token { .. } | Deed::Write { .. } => {}
             Deed::Revoke { id } => {
                 self.tokens.insert(id.clone(), Standing::Unclear);
             }
@@ -172,6 +182,9 @@ impl Ledger {
             Some(Deed::Revoke { id }) => {
                 self.tokens.insert(id, Standing::Revoked);
             }
+            Some(Deed::Write { name }) => {
+                self.files.insert(name);
+            }
             None => {}
         }
     }
@@ -190,7 +203,7 @@ impl Ledger {
                 self.tokens.insert(id, Standing::InForce);
             }
             // An earlier stop of the same session may still be on its way.
-            Some(Deed::Stop { .. } | Deed::Token { .. }) | None => {}
+            Some(Deed::Stop { .. } | Deed::Token { .. } | Deed::Write { .. }) | None => {}
         }
     }
 
@@ -238,6 +251,17 @@ impl Ledger {
                 (Standing::InForce, false) => lost.push(format!("token {id} is gone")),
                 (Standing::Revoked, true) => lost.push(format!("token {id} is in force again")),
                 _ => {}
+            }
+        }
+        for name in &self.files {
+            if !look.files.contains_key(name) {
+                lost.push(format!("file {name} is gone"));
+            }
+        }
+        // One whose answer the cut took is there as a whole, or not at all.
+        for (name, is_whole) in &look.files {
+            if !is_whole {
+                lost.push(format!("file {name} is not as it was written"));
             }
         }
         lost
@@ -431,6 +455,9 @@ fn settle(machine: &mut Machine, ledger: &mut Ledger, tally: &mut Tally) -> Resu
             Some(Word::Token(id)) => {
                 look.tokens.insert(id);
             }
+            Some(Word::File { name, is_whole }) => {
+                look.files.insert(name, is_whole);
+            }
             Some(Word::Trace { place, container }) => look.traces.push((place, container)),
             Some(Word::Wrong(sentence)) => look.wrong.push(sentence),
             Some(Word::Listed) => {
@@ -591,6 +618,23 @@ mod tests {
         let mut seen = look(vec![]);
         seen.tokens.insert("7".to_owned());
         assert_eq!(ledger.lost(&seen).len(), 1);
+    }
+
+    #[test]
+    fn a_file_is_there_as_a_whole_once_its_writing_was_acknowledged() {
+        let mut ledger = Ledger::default();
+        let name = "f-1".to_owned();
+        ledger.tries(Deed::Write { name: name.clone() });
+        let seen = |is_whole| Look {
+            files: BTreeMap::from([(name.clone(), is_whole)]),
+            ..Look::default()
+        };
+        assert!(ledger.lost(&look(vec![])).is_empty());
+        assert!(ledger.lost(&seen(true)).is_empty());
+        assert_eq!(ledger.lost(&seen(false)).len(), 1, "never a half");
+        ledger.did(String::new());
+        assert!(ledger.lost(&seen(true)).is_empty());
+        assert_eq!(ledger.lost(&look(vec![])).len(), 1);
     }
 
     #[test]

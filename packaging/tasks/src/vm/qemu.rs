@@ -68,6 +68,12 @@ pub(super) fn command(
         command = command.words("-virtfs").argument(shown(name, path, true)?);
         line += &format!(" {}", mount_word(name, path)?);
     }
+    if let Some(stick) = &order.stick {
+        command = command.words("-drive").argument(format!(
+            "if=virtio,format=raw,readonly=on,file={}",
+            stick.display()
+        ));
+    }
     if emulated.firmware {
         let variables = folder.join("variables");
         fs::copy(VARIABLES, &variables)

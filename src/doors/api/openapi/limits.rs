@@ -106,9 +106,11 @@ fn named() -> String {
     format!("^[^{HIDDEN}]*[^{HIDDEN}{BLANKS}][^{HIDDEN}]*$")
 }
 
-/// Plain text without `/` and `:`, with no dot at its begin and no blank at its ends.
+/// Plain text without `/` and `:`, with no blank at its ends, and neither `.` nor `..`.
 fn folder_name() -> String {
-    format!("^[^{HIDDEN}{BLANKS}./:]([^{HIDDEN}/:]*[^{HIDDEN}{BLANKS}/:])?$")
+    let (inner, last) = (format!("[^{HIDDEN}/:]"), format!("[^{HIDDEN}{BLANKS}/:]"));
+    let plain = format!("[^{HIDDEN}{BLANKS}./:]");
+    format!("^({plain}({inner}*{last})?|\\.({plain}|{inner}+{last}))$")
 }
 
 /// The name of a folder that a user makes: the home folder makes itself.

@@ -2498,6 +2498,27 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/storage/pool",
+        operation: "getPool",
+        tag: "folders",
+        summary: "Show how the box's own disk holds folders to their limits, and the pool that they lie in",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("Pool"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/storage/pool",
+        operation: "growPool",
+        tag: "folders",
+        summary: "Make the pool that folders lie in larger, while it is in use",
+        needs: SYSTEM_WRITE,
+        body: Some("PoolSize"),
+        answer: SuccessReply::Schema("Pool"),
+        refusals: &[400, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/volumes",
         operation: "listVolumes",
         tag: "folders",

@@ -23,7 +23,7 @@ use super::super::table::{
     self, ColumnDisplay, DataTable, EmptyTable, FilterBar, RowAction, RowMark, TableCell,
     TableColumn, TableLine, TableState,
 };
-use super::super::table_answer::file;
+use super::super::table_answer::{file, name_times};
 use super::super::table_choices::{FilterWords, filter_bar};
 use super::super::{PagesContext, layout, responses};
 use super::{about, failed, short};
@@ -316,7 +316,9 @@ pub(super) async fn export(
         Ok(read) => read,
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
-    let columns = columns(visit.text);
+    let t = visit.text;
+    let mut columns = columns(t);
+    name_times(t, &mut columns, &[("age", t.images_age())]);
     let mut state = TableState::read(PATH, &FILTERS, &asked);
     state.choose_columns("images", &columns, &asked, &headers, &visit);
     let rows = chosen(&state, listed(known, &used));

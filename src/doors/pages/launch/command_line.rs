@@ -73,6 +73,9 @@ pub(super) fn line(visit: &RequestContext, sent: &LaunchForm) -> String {
     if !sent.without_start_up.is_empty() {
         more.push(("--without-startup", String::new()));
     }
+    if !sent.without_home.is_empty() {
+        more.push(("--no-home", String::new()));
+    }
     if !sent.sudo.is_empty() {
         more.push(("--sudo", String::new()));
     }

@@ -21,7 +21,7 @@ pub struct FolderChip {
 /// Further ones are typed.
 const MAX_CHIPS: usize = 12;
 
-/// The mounts that are offered, home first. O(folders of the reader).
+/// The mounts that are offered, home first where a session has it only if it asks. O(folders of the reader).
 pub(super) async fn offered(
     console: &PagesContext,
     caller: &Caller,
@@ -30,9 +30,12 @@ pub(super) async fn offered(
     let shared = folders::shared(&console.server, caller).await?;
     let known = own.iter().chain(&shared);
     let mounts = known.filter_map(|folder| mount_of(caller, folder));
-    let others = mounts.filter(|mount| mount != HOME);
+    // What each session has by itself needs no click.
+    let gives_homes = console.server.gives_homes();
+    let others = mounts.filter(|mount| mount != HOME && !(gives_homes && mount.starts_with('.')));
     // The first session that mounts home makes it.
-    let all = std::iter::once(HOME.to_owned()).chain(others);
+    let home = (!gives_homes).then(|| HOME.to_owned());
+    let all = home.into_iter().chain(others);
     Ok(all.take(MAX_CHIPS).map(chip).collect())
 }
 

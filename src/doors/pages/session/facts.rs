@@ -1,10 +1,13 @@
 //! What a session's page says of it beside the console: facts, limits, settings, and the verbs that fit its state.
 
+use std::collections::BTreeMap;
+
 use api::events::EventView;
 use api::gpus::Gpu;
 use api::sessions::SessionView;
 use rules::devices::WHOLE;
 use rules::egress::NetworkMode;
+use rules::names::FolderId;
 use rules::placement::MAX_PREEMPTIONS;
 use rules::policy::SharePolicy;
 use rules::session::{SessionKind, SessionState};
@@ -363,7 +366,12 @@ fn network(t: Text, mode: NetworkMode) -> String {
     words.to_owned()
 }
 
-pub(super) fn settings(t: Text, session: &SessionView) -> Vec<(String, String)> {
+/// The request that it was launched with. `owners` are those of folders that are not of the session's owner.
+pub(super) fn settings(
+    t: Text,
+    session: &SessionView,
+    owners: &BTreeMap<FolderId, String>,
+) -> Vec<(String, String)> {
     let shown = launch_texts::shown::<Text>().into_iter();
     let shown = shown.map(|text| ((text.title)(t).to_owned(), (text.give)(session, &t)));
     let mut all: Vec<(String, String)> = shown.filter(|(_, said)| !said.is_empty()).collect();
@@ -383,10 +391,16 @@ pub(super) fn settings(t: Text, session: &SessionView) -> Vec<(String, String)> 
     }
     let mounts = session.mounts.iter();
     all.extend(mounts.map(|mount| {
-        let told = match mount.over_limit {
-            true => format!("{mount} · {}", t.settings_mount_held()),
-            false => mount.to_string(),
+        let mut told = match owners.get(&mount.folder) {
+            Some(owner) => format!("{owner}/{mount}"),
+            None => mount.to_string(),
         };
+        if mount.by_itself {
+            told.push_str(&format!(" · {}", t.settings_mount_by_itself()));
+        }
+        if mount.over_limit {
+            told.push_str(&format!(" · {}", t.settings_mount_held()));
+        }
         (t.settings_mount().to_owned(), told)
     }));
     if !session.targets.is_empty() {
@@ -403,12 +417,6 @@ pub(super) fn settings(t: Text, session: &SessionView) -> Vec<(String, String)> 
             .labels
             .iter()
             .map(|(name, value)| (t.settings_label(name), value.clone())),
-    );
-    all.extend(
-        session
-            .depends_on
-            .iter()
-            .map(|id| (t.settings_after().to_owned(), id.to_string())),
     );
     all
 }
@@ -470,12 +478,23 @@ mod tests {
     fn settings_begin_with_project_and_description() {
         let t = Text::default();
         let mut session = running(false);
-        assert_eq!(settings(t, &session).len(), 1);
+        let mut owners = BTreeMap::new();
+        assert_eq!(settings(t, &session, &owners).len(), 1);
         session.description = Some("a first try".into());
-        let shown = settings(t, &session);
+        let shown = settings(t, &session, &owners);
         let titles: Vec<&str> = shown.iter().map(|(title, _)| title.as_str()).collect();
         assert_eq!(titles, [t.sessions_project(), t.launch_text_description()]);
         assert_eq!(shown[1].1, "a first try");
+        let mount: api::mounts::MountView = serde_json::from_value(serde_json::json!({
+            "folder": "019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e41", "name": "data1", "subpath": "",
+            "at": "/folders/data1", "access": "ro",
+        }))
+        .expect("a mount");
+        owners.insert(mount.folder, "kim".into());
+        session.mounts.push(mount);
+        let shown = settings(t, &session, &owners);
+        let last = shown.last().map(|(_, told)| told.as_str());
+        assert_eq!(last, Some("kim/data1:/folders/data1:ro"));
     }
 
     #[test]

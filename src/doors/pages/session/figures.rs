@@ -58,12 +58,21 @@ pub(super) fn strips(t: Text, session: &SessionView, samples: &[UsageSample]) ->
     all
 }
 
-/// What it does with its shares of devices: load within them, memory against the limit. Empty where it has
-/// none, or it is unknown.
+/// Samples after which a figure of a device that none of them has is not waited for any more. Higher: two of four places stay
+/// empty where a device is not measured. Lower: what stands below moves when the first figure comes late.
+const AWAITED: usize = 5;
+
+/// What it does with its shares of devices: load within them, memory against the limit. Their places are kept until they
+/// are known first; empty where it has none, or they stay unknown.
 fn device_strips(t: Text, session: &SessionView, last: &[UsageSample]) -> Vec<Strip> {
     let use_of = |sample: &UsageSample| sample.gpu;
     let Some(now) = last.last().and_then(use_of) else {
-        return Vec::new();
+        // A partition is not measured by itself.
+        let shares = session.devices.iter().any(|part| part.profile.is_none());
+        return match shares && last.len() < AWAITED {
+            true => places(t, session),
+            false => Vec::new(),
+        };
     };
     let marked = |of: String| match now.simulated {
         true => format!("{of} · {}", t.strip_made_up()),
@@ -116,4 +125,21 @@ fn device_strips(t: Text, session: &SessionView, last: &[UsageSample]) -> Vec<St
         });
     }
     all
+}
+
+/// The places of both figures, before the first is known.
+fn places(t: Text, session: &SessionView) -> Vec<Strip> {
+    let share = gpus::share(session.devices.iter().map(|part| part.share).sum());
+    let granted: Bytes = session.devices.iter().map(|part| part.memory).sum();
+    let place = |name, of: String, limit: &str| Strip {
+        name,
+        value: "–".to_owned(),
+        of,
+        chart: components::strip(&[], 1.0, "ca", None, &t.strip_chart(name, "–", limit)),
+    };
+    let limit = components::size(granted.0);
+    vec![
+        place(t.strip_gpu(), t.strip_gpu_of(share), "100%"),
+        place(t.strip_gpu_memory(), t.common_of(&limit), &limit),
+    ]
 }

@@ -84,7 +84,7 @@ use super::super::tls::{self, TlsPage};
 use super::super::trust::{self, TrustPage};
 use super::super::user;
 use super::super::user_roles;
-use super::super::volumes::{NewVolumeForm, VolumeLine, VolumesPage};
+use super::super::volumes::{NewVolumeForm, OwnDiskRow, PoolRow, VolumeLine, VolumesPage};
 use super::super::webhooks::{NewWebhookForm, WebhookLine, WebhooksPage};
 use super::super::wizard::{self, WizardPage, WizardView};
 use crate::doors::launch_texts::LaunchTexts;
@@ -869,6 +869,20 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                 ],
             },
             form: Some(NewVolumeForm::default()),
+            own: Some(OwnDiskRow {
+                held: match is_empty {
+                    true => t.volumes_held_image(),
+                    false => t.volumes_held_pool(),
+                },
+                pool: (!is_empty).then(|| PoolRow {
+                    room: t.volumes_pool_room("96 GiB", "128 GiB", "400 GiB"),
+                    percent: 75,
+                    disk: t.volumes_pool_disk("300 GiB", "500 GiB"),
+                    most: "378 GiB".into(),
+                    typed: String::new(),
+                }),
+                is_to_come: false,
+            }),
             used: Some(match is_empty {
                 true => StorageUseRows::default(),
                 false => StorageUseRows {
@@ -955,7 +969,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
+pub(super) fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
     PageLayout {
         text: t,
         theme: Theme::System,
@@ -990,7 +1004,7 @@ fn layout(t: Text, here: Nav, live: bool) -> PageLayout {
     }
 }
 
-fn stranger(t: Text) -> PageLayout {
+pub(super) fn stranger(t: Text) -> PageLayout {
     PageLayout {
         user: None,
         administrator: false,
@@ -1142,6 +1156,7 @@ fn history_page(t: Text, empty: bool) -> history::HistoryPage {
             many_projects(t, "user:nobody").refused("user:nobody", waiting_sentence(t).into())
         }),
         simulated: true,
+        sees_all: !empty,
         view: match empty {
             true => history::HistoryView::default(),
             false => charted(t),
@@ -1225,8 +1240,10 @@ pub(super) fn overview(t: Text) -> OverviewPage {
                 hue: hues::hue(name),
                 name: name.into(),
                 share: share.into(),
+                href: None,
             })
             .into(),
+        ended: t.overview_ended_note(5, 1),
         recent: [
             (
                 "vit-ablation",
@@ -2287,6 +2304,7 @@ fn launch(t: Text, refused: bool) -> LaunchPage {
             name: "vit-ablation-2".into(),
             replicas: "1".into(),
             offers_sudo: true,
+            has_homes: true,
             ..LaunchFields::default()
         },
         texts: LaunchTexts::default().boxes(t),
@@ -2399,6 +2417,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
             true => vec![(0, "fardel login https://fardel-01".into()), (1, "fardel attach vit-ablation".into())],
             false => Vec::new(),
         },
+        lacks_ssh_key: alive,
         program: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".into(),
         awaited: (moment == SampleMoment::Waiting).then(|| AwaitedSessions {
             sessions: vec![AwaitedSession {
@@ -2407,6 +2426,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
                 facts: format!("{} · {}", t.gpu_wanted("1"), t.queue_ends_by("16:40")),
             }],
             more: t.queue_ends_others(2),
+            lead: t.queue_ends_enough().to_owned(),
         }),
         instead: (moment == SampleMoment::Waiting).then(|| SmallerRequest {
             words: "0.5 GPU, 8 cores, 16 GiB".into(),
@@ -2493,6 +2513,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
             (t.where_shm().into(), "64 MiB".into()),
             (t.where_network().into(), t.where_loopback().into()),
         ],
+        sees_slice: alive,
         limit_cpu: "6".into(),
         limit_memory: "24".into(),
         timeline: steps(),
@@ -2500,6 +2521,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
             CheckRow::new(true, t.preview_check_cpu("fardel-01"), t.common_free("4.00")),
             CheckRow::new(true, t.preview_check_memory("fardel-01"), t.common_free("14 GiB")),
         ],
+        after: Vec::new(),
         settings: vec![
             (t.settings_command().into(), "python train.py --config ablate/patch14.yaml".into()),
             (t.settings_env("EPOCHS"), "3".into()),
@@ -2519,8 +2541,8 @@ fn queue(t: Text, full: bool) -> QueuePage {
         simulated: full,
         shown: t.queue_count_of(2, 202),
         plan_more: t.queue_plan_more(3),
-        order: t.fair_order_turns(),
-        backfill: t.fair_backfill_timed(),
+        order: t.queue_order_turns(),
+        backfill: t.queue_backfill_timed(),
         own_rules: full,
         others: Some(t.queue_others(3)),
         filter: FilterBar {
@@ -2612,7 +2634,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
     }
 }
 
-fn images(t: Text) -> ImagesPage {
+pub(super) fn images(t: Text) -> ImagesPage {
     let columns = vec![
         TableColumn::new("name", t.images_name())
             .sorted_by("name")
@@ -2837,7 +2859,10 @@ fn me(t: Text) -> MePage {
         password_elsewhere: false,
         second_factor: true,
         sign_ins: signed_in(t),
-        limits: vec![(t.policies_gpu(), t.common_of_two("0.5", "2"))],
+        limits: vec![user::LimitRow::plain((
+            t.policies_gpu(),
+            t.common_of_two("0.5", "2"),
+        ))],
         mail: Some(OwnMail {
             address: Some("mina.park@lab.example".into()),
             kinds: vec![
@@ -3251,7 +3276,14 @@ fn user_page(t: Text) -> user::UserPage {
         may_change: true,
         password_href: "/users/0199f0a3-6c1e-7d40/password".into(),
         facts: vec![(t.users_role(), t.me_role_user().into())],
-        limits: vec![(t.users_limit_gpus(), t.gpu_no_limit().into())],
+        limits: vec![
+            user::LimitRow::plain((t.users_limit_gpus(), t.gpu_no_limit().into())),
+            user::LimitRow {
+                raise: "/allowances?subject=mina&key=sessions".into(),
+                ..user::LimitRow::plain((t.policies_sessions(), t.common_of_two("3", "8")))
+            },
+        ],
+        policy_href: "/policies/new?subject=user:mina".into(),
         live: vec![user::UserSessionRow {
             href: "/sessions/x".into(),
             name: "vit-ablation".into(),
@@ -3317,7 +3349,7 @@ pub(super) fn settings_page(t: Text) -> settings::SettingsPage {
     )
 }
 
-fn system(t: Text, tab: system::SystemTab, well: bool) -> SystemPage {
+pub(super) fn system(t: Text, tab: system::SystemTab, well: bool) -> SystemPage {
     const FOUND: &str = "The newest backup is of 2026-11-18T02:00:00Z; one is due every 24 hours.";
     let line = |id: &str, state: &str, fix: &str| {
         let check = Diagnostic {

@@ -1327,6 +1327,8 @@ async fn an_installation_that_was_left_goes_on_where_it_stands() {
         .authority()
         .fingerprint;
     assert!(report.body.contains(&print) && report.body.contains("https://127.0.0.1:7860"));
+    // Who has read it goes on by any of its links: nothing is left to continue.
+    assert!(!house.get(&cookie, "/").await.body.contains("/setup/"));
     assert_eq!(
         house.post(&cookie, "/setup/report", &[]).await.location,
         "/"

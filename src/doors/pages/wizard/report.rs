@@ -219,7 +219,7 @@ mod tests {
     fn a_line_of_the_report_says_what_would_mend_it_and_says_it_once() {
         let row = AttentionRow {
             title: "File watches".into(),
-            text: "One user has 128 file watches.".into(),
+            text: "One user can have 128 inotify instances.".into(),
             ..AttentionRow::default()
         };
         let told = |fix: &str, commands: &[&str]| {
@@ -231,7 +231,7 @@ mod tests {
             };
             looked(row).text
         };
-        let found = "File watches: One user has 128 file watches.";
+        let found = "File watches: One user can have 128 inotify instances.";
         assert_eq!(told("", &[]), found);
         assert_eq!(
             told("", &["sysctl -w a=1"]),

@@ -26,6 +26,7 @@ fn order() -> ContainerSpec {
         ids: IdRange {
             base: 200_000,
             size: 65_536,
+            mapped: None,
         },
         stop_signal: 15,
         mounts: vec![],

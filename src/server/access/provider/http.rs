@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use base::connection_fault;
+use base::observe::chain;
 use base::tls::client::server_name;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -10,6 +12,7 @@ use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, USER_AGENT};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use rules::provider::WebAddress;
+use rules::reasons;
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -22,22 +25,35 @@ const MAX_ANSWER_BYTES: usize = 256 << 10;
 /// Why a provider gave no answer that can be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ProviderFault {
-    #[error("a file of the provider's settings cannot be used: {0}")]
+    #[error("{}", reasons::connection_file(.0).text)]
     File(String),
-    #[error("the name of the provider's machine is not in /etc/hosts")]
+    #[error("{}", reasons::connection_name_unknown().text)]
     Unknown,
-    #[error("no answer in time")]
+    #[error("{}", reasons::connection_timed_out().text)]
     Late,
-    #[error("the answer is too long, or was broken off")]
+    #[error("{}", reasons::connection_too_long().text)]
     Body,
-    #[error("the provider answered with status {0}")]
+    #[error("{}", reasons::connection_status(.0).text)]
     Status(u16),
-    #[error("the provider's answer says nothing: {0}")]
+    #[error("{}", reasons::connection_unreadable(.0).text)]
     Answer(&'static str),
-    #[error(transparent)]
-    Connection(#[from] std::io::Error),
-    #[error(transparent)]
-    Protocol(#[from] hyper::Error),
+    #[error("{}", connection_fault::told(.0).text)]
+    Connection(std::io::Error),
+    #[error("{}", reasons::connection_unreadable(chain(.0)).text)]
+    Protocol(hyper::Error),
+}
+
+// No sources: the sentences have what stands behind them.
+impl From<std::io::Error> for ProviderFault {
+    fn from(error: std::io::Error) -> Self {
+        Self::Connection(error)
+    }
+}
+
+impl From<hyper::Error> for ProviderFault {
+    fn from(error: hyper::Error) -> Self {
+        Self::Protocol(error)
+    }
 }
 
 /// How to reach a provider.

@@ -45,6 +45,18 @@ fn asked(server: &Server, level: TenantLevel, subject: &str, seconds: u64) -> Ne
     }
 }
 
+/// Raises what mina may have waiting, which is limited without any policy of hers.
+fn more_waiting(server: &Server, seconds: u64) -> NewAllowanceBody {
+    let limits = LimitsBody {
+        waiting: Some(2_000),
+        ..LimitsBody::default()
+    };
+    NewAllowanceBody {
+        limits: Object(limits),
+        ..asked(server, TenantLevel::User, "mina", seconds)
+    }
+}
+
 /// The limit of GPUs that holds for mina, and until when it is raised.
 async fn limit(server: &Server, mina: &Caller) -> (u64, PolicyLevel, Option<Timestamp>) {
     let held = policies::effective(server, mina, None, None).await.unwrap();
@@ -61,6 +73,8 @@ async fn an_allowance_raises_a_limit_until_its_end_and_then_the_policy_holds_aga
         limits: gpus(100),
         egress: Default::default(),
         sudo: false,
+        no_inner_door: false,
+        no_home: false,
     };
     policies::create(&server, &boss, new).await.unwrap();
     let all = PolicyUseBody {
@@ -94,16 +108,16 @@ async fn an_allowance_raises_a_limit_until_its_end_and_then_the_policy_holds_aga
         .read_now("look", |view| view.world())
         .unwrap();
     assert_eq!(world.allowances.len(), 1);
-    // One of the project raises nothing that bounds each member by themselves.
+    // One of the project raises nothing that bounds each member by themselves: it has nothing to raise.
     let project = asked(&server, TenantLevel::Project, "default", 60);
-    let project = create(&server, &boss, project).await.unwrap();
-    assert_eq!(project.name, "default/default");
+    let project = create(&server, &boss, project).await;
+    assert_eq!(code(project), "allowance.no-limit");
     assert_eq!(limit(&server, &mina).await, raised);
 
     let before = Timestamp::from_millis(until.as_millis() - 1);
     server.catalog().end_allowances(before).await.unwrap();
     let left = list(&server, &boss).await.unwrap();
-    assert_eq!(left.len(), 1, "that of the project is over: {left:?}");
+    assert_eq!(left.len(), 1, "it has not ended: {left:?}");
     assert_eq!(left[0].id, made.id);
     server.catalog().end_allowances(until).await.unwrap();
     assert_eq!(list(&server, &boss).await.unwrap(), []);
@@ -163,9 +177,69 @@ async fn an_allowance_raises_the_usual_limit_of_folders_where_no_policy_names_on
 }
 
 #[tokio::test]
+async fn what_no_policy_limits_is_not_raised() {
+    let (server, boss, mina) = a_server().await;
+    let more = |level, subject: &str, limits| NewAllowanceBody {
+        limits: Object(limits),
+        ..asked(&server, level, subject, 60)
+    };
+    let folders = LimitsBody {
+        folder_bytes: Some(Bytes(DEFAULT_FOLDER_BYTES.0 * 2)),
+        ..LimitsBody::default()
+    };
+    // Both or neither: what is limited is not raised beside what is not.
+    let both = LimitsBody {
+        gpu: Some(GpuShare(400)),
+        ..folders
+    };
+    for (level, subject, limits) in [
+        (TenantLevel::User, "mina", gpus(400)),
+        (TenantLevel::User, "mina", both),
+        (TenantLevel::Project, "default", gpus(400)),
+        (TenantLevel::Domain, "default", folders),
+    ] {
+        let refused = create(&server, &boss, more(level, subject, limits)).await;
+        let Err(Failure::Refusal(refused)) = refused else {
+            panic!("{subject}: {refused:?}");
+        };
+        assert_eq!(refused.code, "allowance.no-limit");
+        let key = if limits.gpu.is_some() {
+            "gpu"
+        } else {
+            "folder_bytes"
+        };
+        let place = format!("/limits/{key}");
+        assert_eq!(refused.pointer.as_deref(), Some(place.as_str()));
+    }
+    assert_eq!(list(&server, &boss).await.unwrap(), []);
+    // The folders of a project have a limit of their own, and so have the images of a user.
+    let project = more(TenantLevel::Project, "default", folders);
+    create(&server, &boss, project).await.unwrap();
+    let images = LimitsBody {
+        images: Some(64),
+        ..LimitsBody::default()
+    };
+    let images = more(TenantLevel::User, "mina", images);
+    create(&server, &boss, images).await.unwrap();
+    // What is built in stands among the limits that hold, with its end.
+    let held = policies::effective(&server, &mina, None, None)
+        .await
+        .unwrap();
+    let of = |key: LimitKey| held.iter().find(|one| one.key == key.word()).unwrap();
+    let folders = of(LimitKey::FolderBytes);
+    assert_eq!(
+        (folders.limit, folders.until),
+        (DEFAULT_FOLDER_BYTES.0, None)
+    );
+    let images = of(LimitKey::Images);
+    assert_eq!((images.limit, images.usual), (64, Some(32)));
+    assert!(images.until.is_some());
+}
+
+#[tokio::test]
 async fn an_allowance_ends_early_or_with_its_user_and_is_an_administrators() {
     let (server, boss, mina) = a_server().await;
-    let of = |seconds| asked(&server, TenantLevel::User, "mina", seconds);
+    let of = |seconds| more_waiting(&server, seconds);
     let id = create(&server, &boss, of(60)).await.unwrap().id;
     let id = AllowanceId(id);
     assert_eq!(get(&server, &boss, id).await.unwrap().name, "mina");
@@ -201,7 +275,7 @@ async fn an_allowance_ends_early_or_with_its_user_and_is_an_administrators() {
 #[tokio::test]
 async fn what_is_no_allowance_is_refused_by_name() {
     let (server, boss, _) = a_server().await;
-    let of = |seconds| asked(&server, TenantLevel::User, "mina", seconds);
+    let of = |seconds| more_waiting(&server, seconds);
     for (wrong, expected) in [
         (of(0), "allowance.end"),
         (of(MAX_ALLOWED_DAYS * 86_400 + 60), "allowance.end"),

@@ -65,6 +65,8 @@ fn small() -> NewPolicyBody {
         },
         egress: EgressBody::default(),
         sudo: false,
+        no_inner_door: false,
+        no_home: false,
     }
 }
 

@@ -151,7 +151,7 @@ fn put_gpu(server: &Server) {
         .unwrap();
 }
 
-/// A request for one GPU with this maximum runtime.
+/// A request for one GPU with this time limit.
 fn one_gpu(limit_seconds: Option<u64>) -> LaunchRequest {
     LaunchRequest {
         resources: Resources {

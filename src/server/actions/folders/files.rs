@@ -60,7 +60,7 @@ const MAX_PREVIEW_COLUMNS: usize = 50;
 /// Held while a notebook is read: its tree may take twenty times its bytes, and two at once twice as much.
 static NOTEBOOKS: Mutex<()> = Mutex::new(());
 /// Bytes of one piece of a download, of which one is read ahead. Higher: more memory for each. Lower: more calls.
-const PIECE: u64 = 128 << 10;
+const PIECE: u64 = 256 << 10;
 /// Between two looks whether the right to a folder still holds whose files are on their way. Longer: more is taken after its end
 /// than the two seconds that are promised. Shorter: each download costs more reads of the catalog.
 const LEASE_LOOK: Duration = Duration::from_secs(1);

@@ -10,7 +10,7 @@ use api::folders::{FolderEntryQuery, FolderEntryView, NewFolderCopyBody};
 use api::operations::OperationView;
 use api::page::ListPage;
 use base::observe::chain;
-use rules::codes::{DISK_FULL, DISK_READ_ONLY, OPERATION_TOO_MANY, QUOTA_EXCEEDED};
+use rules::codes::{DISK_FULL, DISK_READ_ONLY, OPERATION_TOO_MANY, POOL_FULL, QUOTA_EXCEEDED};
 use rules::folder::{Folder, FolderState};
 use rules::folder_path::FolderPath;
 use rules::folder_rights::{FolderRight, FolderVerb, speaks_for};
@@ -44,7 +44,7 @@ use crate::{Failure, Server, ServerFault};
 /// some of them wait for longer.
 const MAX_SCHEDULED: usize = 4;
 /// Why a disk cannot be tried, which says nothing of whether it shares blocks.
-const UNTRIED: [&str; 3] = [DISK_FULL, DISK_READ_ONLY, QUOTA_EXCEEDED];
+const UNTRIED: [&str; 4] = [DISK_FULL, DISK_READ_ONLY, POOL_FULL, QUOTA_EXCEEDED];
 
 /// The snapshots of a folder, its schedule, and whether one can be made where it lies.
 ///

@@ -31,6 +31,8 @@ fn new(name: &str, limits: LimitsBody) -> NewPolicyBody {
         limits,
         egress: Default::default(),
         sudo: false,
+        no_inner_door: false,
+        no_home: false,
     }
 }
 
@@ -172,6 +174,8 @@ async fn a_change_names_its_version_and_a_user_changes_none() {
         limits: Some(Object(limits)),
         egress: None,
         sudo: None,
+        no_inner_door: None,
+        no_home: None,
     };
     let stale = change(&server, &boss, "default", patch(), Some(9)).await;
     assert_eq!(code(stale), "policy.stale");

@@ -368,8 +368,10 @@ impl Planner<'_> {
             gpu: Some(u64::from(gpu.0)),
             ..PolicyLimits::NONE
         };
-        let says_it =
-            |one: &&PolicyRecord| one.limits == limits && one.egress.is_none() && !one.sudo;
+        let says_it = |one: &&PolicyRecord| {
+            let is_plain = one.egress.is_none() && !one.sudo && !one.no_inner_door && !one.no_home;
+            is_plain && one.limits == limits
+        };
         if let Some(one) = known.iter().find(says_it) {
             return Ok((one.name.clone(), PolicyChoice::Known(one.id)));
         }

@@ -307,6 +307,8 @@ async fn a_roster_attaches_policies_and_makes_one_for_a_share_of_gpus() {
         limits,
         egress: api::policies::EgressBody::default(),
         sudo: false,
+        no_inner_door: false,
+        no_home: false,
     };
     policies::create(&server, &boss, asked).await.unwrap();
     let before = crate::catalog::tests::dump::rows(server.catalog());
@@ -357,6 +359,8 @@ async fn what_a_roster_says_of_policies_is_checked_as_attaching_them_is() {
         limits: api::policies::LimitsBody::default(),
         egress: api::policies::EgressBody::default(),
         sudo: false,
+        no_inner_door: false,
+        no_home: false,
     };
     policies::create(&server, &boss, asked).await.unwrap();
     let text = "name,policy,gpu\n\

@@ -54,7 +54,14 @@ fn looked_up(view: &ReadTransaction<'_>, caller: &Caller, text: &str) -> Result<
         Ok(id) => view.session(id)?,
         Err(_) => named(view, caller, text)?,
     };
-    found.ok_or_else(|| refusals::session_unknown().into())
+    let session = found.ok_or_else(refusals::session_unknown)?;
+    // For a session there is no other one.
+    if let Via::Session { id } = caller.via
+        && session.id != id
+    {
+        return Err(refusals::session_unknown().into());
+    }
+    Ok(session)
 }
 
 /// The session that `text` means to a caller who is in it by right, or may open it with a reason.

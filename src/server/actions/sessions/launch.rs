@@ -9,7 +9,7 @@ use rules::app_launch::LaunchedApps;
 use rules::course::Course;
 use rules::egress::{self, NetworkMode, SessionEgress};
 use rules::environment::RecommendedOptions;
-use rules::folder::{FolderMount, RequestedMount};
+use rules::folder::{FolderMount, FolderOwner, RequestedMount};
 use rules::image::CatalogImage;
 use rules::names::{FolderId, ResourceGroupId, SessionId, SessionName, UserId};
 use rules::permissions::{Permission, Reach, Subject, may, own};
@@ -41,9 +41,10 @@ use crate::access::Caller;
 use crate::actions::accounts::find as find_user;
 use crate::actions::allowed;
 use crate::actions::budgets::{self, keep_within_budgets};
-use crate::actions::folders;
+use crate::actions::folders::{self, homes};
 use crate::actions::reservations::of_launch;
 use crate::actions::resource_groups::seen_ids;
+use crate::actions::storage::usual_limits;
 use crate::actions::system::refuse_unwell;
 use crate::actions::tenancy::{find_project, project_for_launch};
 use crate::actions::{IdempotencyKey, once, own_key};
@@ -115,23 +116,40 @@ pub async fn launch(
     let (wants_start_up, wants_sudo) = (!request.without_start_up, request.sudo);
     let (ulimits, apps) = (ulimits_of(&request)?, apps_of(&request)?);
     let mounts = api::mounts::requested(&request.mounts)?;
+    let without_home = request.without_home;
     let network = network_of(&request)?;
     let validated = RequestedLaunch::from(request).validate(now)?;
-    let (draft, project, subject) = server.catalog().read_now("understand a launch", |view| {
+    let gives_homes = server.gives_homes() && !without_home;
+    let understood = server.catalog().read_now("understand a launch", |view| {
         let whose = for_whom(view, caller, owner.as_deref(), project, now)?;
         let owner = whose.owner.as_ref().unwrap_or(caller);
         let project = whose.project.as_deref();
         let group = asked.find(view, &owner.subject, project, now)?;
         refuse_mounts_of_others(&mounts, &whose)?;
         let draft = look_up(view, [owner, caller], validated, device_affinity, group)?;
-        Ok((draft, whose.project, owner.subject.clone()))
+        let subject = owner.subject.clone();
+        let has_own = gives_homes && {
+            let (domain, project) = project_for_launch(view, &subject, project, now)?;
+            homes::are_wanted(
+                view,
+                caller,
+                &PolicySubjects {
+                    domain,
+                    project,
+                    user: subject.user,
+                },
+            )?
+        };
+        Ok((draft, whose.project, subject, has_own))
     })?;
-    let volumes = match mounts.is_empty() {
-        true => None,
-        false => Some(server.folders()?.volumes().clone()),
+    let (draft, project, subject, has_own) = understood;
+    let has_mounts = has_own || !mounts.is_empty();
+    let volumes = match has_mounts {
+        true => Some(server.folders()?.volumes().clone()),
+        false => None,
     };
-    let enforcement = folders::enforcement_for(server, !mounts.is_empty()).await?;
-    let home = folders::first_home(server, &subject, &mounts).await?;
+    let enforcement = folders::enforcement_for(server, has_mounts).await?;
+    let home = folders::first_home(server, &subject, &mounts, has_own).await?;
     let made = home.as_ref().map(|home| home.id);
     let (name, seen) = (caller.name.clone(), budgets::seen(caller));
     let by = caller.clone();
@@ -166,16 +184,26 @@ pub async fn launch(
                 let wanted = (&draft.spec, draft.replicas);
                 keep_within_budgets(rows, &seen, whose, wanted, rows.now)?;
                 draft.mounts = folders::resolve(rows, &subject, &mounts, made, rows.now)?;
-                folders::hold_back(rows, &mut draft.mounts, enforcement, rows.now)?;
                 if let Some(volumes) = &volumes {
                     folders::refuse_unmounted(volumes, rows, &draft.mounts)?;
                 }
+                let mut left_out = Vec::new();
+                if has_own {
+                    let asked = std::mem::take(&mut draft.mounts);
+                    let volumes = volumes.as_ref();
+                    (draft.mounts, left_out) =
+                        homes::with_those_of(rows, &subject, asked, made, volumes)?;
+                }
+                folders::hold_back(rows, &mut draft.mounts, enforcement, rows.now)?;
                 let is_for_another = subject.user != by.subject.user;
                 let has_variables = rows.has_variables(subject.user)?;
                 draft.start_up =
                     StartUpChoice::of_launch(is_for_another, wants_start_up, has_variables);
                 folders::note_mounts(rows, &by, &draft.mounts, home.as_ref())?;
                 let written = insert(rows, &draft, &subjects, name.as_str())?;
+                for session in &written {
+                    homes::note_left_out(rows, name.as_str(), session, &left_out)?;
+                }
                 let mut names = NameCache::new(rows)?;
                 written.iter().map(|row| names.show(row)).collect()
             })?;
@@ -483,7 +511,7 @@ pub(super) const MAX_WAITING: u32 = 1_000;
 pub(super) const MAX_WAITING_BYTES: u64 = 16 << 20;
 
 /// What each user may have waiting where the site's policy says nothing of it.
-const USUAL_LIMITS: PolicyLimits = PolicyLimits {
+pub(crate) const USUAL_LIMITS: PolicyLimits = PolicyLimits {
     waiting: Some(MAX_WAITING as u64),
     waiting_bytes: Some(MAX_WAITING_BYTES),
     ..PolicyLimits::NONE
@@ -593,12 +621,29 @@ pub(crate) fn limits_of_user(
     }
 }
 
-/// The limits that hold for sessions of these subjects, with what is in use. Costs one visit of each live session.
+/// What holds for the account of the user where no policy says it, raised by allowances.
+fn built_in_of_account(
+    view: &ReadTransaction<'_>,
+    subjects: &PolicySubjects,
+) -> Result<Vec<EffectiveLimit>, Failure> {
+    let attached = view.policies_of(subjects)?;
+    let Some(mut built_in) = usual_limits(&attached, FolderOwner::User(subjects.user)) else {
+        return Ok(Vec::new());
+    };
+    for allowance in view.allowances_of(subjects)? {
+        built_in.raise(&allowance);
+    }
+    Ok(quota::effective(&[built_in], &UsageByLevel::default()))
+}
+
+/// The limits that hold for sessions of these subjects and for the account of their user, with what is in use. Costs one
+/// visit of each live session.
 pub(crate) fn effective_limits(
     view: &ReadTransaction<'_>,
     subjects: &PolicySubjects,
 ) -> Result<Vec<EffectiveLimit>, Failure> {
     let mut limits = limits_of(view, subjects, CountedUse::All)?;
+    limits.extend(built_in_of_account(view, subjects)?);
     let of_folders = limits
         .iter_mut()
         .find(|limit| limit.key == LimitKey::FolderBytes);
@@ -1142,7 +1187,8 @@ pub async fn duplicate(
         let group = NameCache::new(view)?.show(&row)?.group;
         // By name they would be folders of the caller, under the command of another user.
         let is_own = row.owner == caller.subject.user;
-        let mounts = row.mounts.iter().filter(|_| is_own);
+        let asked = |mount: &&FolderMount| is_own && !mount.by_itself;
+        let mounts = row.mounts.iter().filter(asked);
         let mounts = mounts.map(|mount| folders::asked_again(view, &caller.subject, mount));
         let mounts = mounts.collect::<Result<Vec<NewMountBody>, Failure>>()?;
         Ok(LaunchRequest {
@@ -1157,6 +1203,8 @@ pub async fn duplicate(
             network: row.egress.as_ref().map(|one| one.mode.word().to_owned()),
             // Nor does the command of another user get the caller's start-up unless the caller asks for it.
             without_start_up: !is_own || row.start_up.choice == StartUpChoice::Nothing,
+            without_home: server.gives_homes()
+                && (!is_own || !row.mounts.iter().any(|mount| mount.by_itself)),
             sudo: is_own && row.sudo,
             ulimits: Some(row.ulimits.to_string()).filter(|raised| !raised.is_empty()),
             apps: Some(row.apps.to_string()).filter(|named| !named.is_empty()),

@@ -3,6 +3,7 @@
 
 use api::events::EventView;
 use api::sessions::{GpuSample, Owner, UsageSample};
+use rules::container_network::is_several;
 use rules::findings::InvariantFinding;
 use rules::messages::Waited;
 use rules::names::{NodeId, SessionId};
@@ -82,6 +83,8 @@ pub struct HeldSlice {
     pub id: Option<SessionId>,
     pub name: Option<String>,
     pub owner: Option<Owner>,
+    /// `main1`, `sub1`: which one of the session's containers it is; None where the session has one, or is not shown.
+    pub container: Option<String>,
     pub mine: bool,
     pub state: SessionState,
     pub paused: bool,
@@ -176,6 +179,7 @@ pub(in crate::actions) fn summary(
                             id: s.owner,
                             name: name.clone(),
                         }),
+                        container: (shown && is_several(s)).then(|| container.role()),
                         mine,
                         state: s.state(),
                         paused: s.paused,

@@ -16,6 +16,7 @@ use crate::access::{Via, new_user};
 use crate::actions::IdempotencyKey;
 use crate::catalog::Lane;
 
+mod inside;
 mod policies;
 mod several;
 mod tables;

@@ -110,6 +110,8 @@ async fn who_is_approved_signs_in_and_who_is_declined_can_be_taken_up_again() {
     reopen(&server, &boss, &ids[0]).await.unwrap();
     approve(&server, &boss, &ids[0], body()).await.unwrap();
     let mina = sign_in(&server, "mina", GOOD, HERE).await.unwrap().caller;
+    // The password is the one that was typed with the request.
+    assert_eq!(users::assigned_password(&server, &mina), None);
     let user = users::get(&server, &boss, "mina").await.unwrap();
     assert_eq!(user.email.unwrap().to_string(), "mina@lab.example");
     let taken = approve(&server, &boss, &ids[1], body()).await;

@@ -300,6 +300,16 @@ async fn a_role_with_an_end_ends_for_good() {
     assert!(user.grants_at(now.plus_seconds(59)).contains(&auditor));
     assert!(!user.grants_at(now.plus_seconds(60)).contains(&auditor));
     assert_eq!(user.next_grant_end(now), soon);
+    // A pass drops what ended, and a clock that was ahead and is set back brings it back to none.
+    let pass = async |at| {
+        server.clock().set(at);
+        server.catalog().end_grants(at).await.unwrap();
+        let user = users::get(&server, &boss, "mina").await.unwrap();
+        user.grants_at(now).contains(&auditor)
+    };
+    assert!(pass(now.plus_seconds(59)).await);
+    assert!(!pass(now.plus_seconds(60)).await);
+    assert!(!pass(now).await);
 }
 
 #[tokio::test]
@@ -452,6 +462,8 @@ async fn a_lead_launches_for_members_with_their_rights_and_limits_and_nobody_els
             },
             egress: Default::default(),
             sudo: false,
+            no_inner_door: false,
+            no_home: false,
         },
     )
     .await

@@ -2,12 +2,12 @@
 //! waiting. Shows no secret and changes nothing.
 
 use api::policies::EffectiveLimitView;
-use rules::quota::EffectiveLimit;
+use rules::quota::{EffectiveLimit, PolicyLimits, TenantLevel};
 use rules::storage::StorageUse;
 use rules::units::{Bytes, GpuShare};
 
 use super::*;
-use crate::actions::{budgets, sessions, storage};
+use crate::actions::{allowances, budgets, sessions, storage};
 use crate::catalog::users::{BrowserRow, IDLE_HOURS};
 
 /// What is known of one user.
@@ -24,6 +24,8 @@ pub struct UserProfile {
     pub gpus: Option<GpuShare>,
     /// What they may have waiting, and how much of it is in use.
     pub limits: Vec<EffectiveLimit>,
+    /// The limits that an allowance of theirs can raise.
+    pub raisable: PolicyLimits,
     /// What their folders take, and may; nothing where they have none, or it was not seen yet.
     pub folders: StorageUse,
     /// The budgets that hold for them now.
@@ -56,6 +58,7 @@ pub async fn profile(server: &Server, caller: &Caller, who: &str) -> Result<User
             token_used_at: tokens.iter().filter_map(|token| token.used_at).max(),
             gpus,
             limits: sessions::limits_of_user(view, user.id, now)?,
+            raisable: allowances::raisable(view, TenantLevel::User, user.id.0, now)?,
             folders: match view.storage_of(user.id)? {
                 Some(known) => known.taken,
                 None => StorageUse {
@@ -99,7 +102,7 @@ fn sign_in(row: BrowserRow, caller: &Caller) -> SignInView {
     SignInView {
         current: match caller.via {
             Via::Browser { session } => session.0 == row.id,
-            Via::Token { .. } | Via::SshKey { .. } | Via::LocalRoot => false,
+            Via::Token { .. } | Via::SshKey { .. } | Via::Session { .. } | Via::LocalRoot => false,
         },
         id: row.id,
         created_at: row.created_at,

@@ -32,6 +32,22 @@ async fn with_two() -> (Server, Caller, Caller) {
 }
 
 #[tokio::test]
+async fn a_password_that_an_administrator_chose_is_known_until_it_is_changed() {
+    let (server, boss, mina) = with_two().await;
+    assert_eq!(assigned_password(&server, &boss), None, "of the setup");
+    assert!(assigned_password(&server, &mina).is_some());
+    let own = "another good phrase";
+    change_password(&server, &mina, GOOD, own).await.unwrap();
+    assert_eq!(assigned_password(&server, &mina), None);
+    let (given, kept) = ("a third long phrase", TokensAfterReset::Kept);
+    set_password(&server, &boss, "mina", given, kept)
+        .await
+        .unwrap();
+    let mina = sign_in(&server, "mina", given, HERE).await.unwrap().caller;
+    assert!(assigned_password(&server, &mina).is_some());
+}
+
+#[tokio::test]
 async fn accounts_are_for_administrators_and_ones_own_for_everybody() {
     let (server, boss, mina) = with_two().await;
     for result in [

@@ -210,6 +210,8 @@ fn an_order_of_the_version_before_has_no_mounts_and_no_networks() {
         subpath: "train".into(),
         at: "/data".into(),
         read_only: true,
+        by_itself: false,
+        mapped: None,
     });
     order.networks.push(NetworkSpec {
         name: "mesh".into(),

@@ -90,6 +90,8 @@ async fn limit(server: &Server, boss: &Caller, bytes: Bytes) {
         limits: Some(Object(limits)),
         egress: None,
         sudo: None,
+        no_inner_door: None,
+        no_home: None,
     };
     let changed = policies::change(server, boss, "default", patch, None).await;
     changed.unwrap();

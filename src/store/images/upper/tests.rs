@@ -16,6 +16,7 @@ use super::*;
 const IDS: SessionIds = SessionIds {
     base: 200_000,
     size: 65_536,
+    mapped: None,
 };
 
 /// An upper directory; None, with the reason told, where none can be made.

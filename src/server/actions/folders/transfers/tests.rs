@@ -8,7 +8,7 @@ use rules::folder::{FolderUse, RequestedMount};
 use super::super::copies;
 use super::super::tests::TwoDomains;
 use super::*;
-use crate::actions::sessions as launches;
+use crate::actions::{sessions as launches, users};
 use crate::code;
 
 fn to(user: &str) -> NewFolderTransferBody {
@@ -124,6 +124,30 @@ async fn a_user_has_so_many_offers_and_works_on_folders() {
         })
         .await;
     assert_eq!(code(more), "operation.too-many");
+}
+
+#[tokio::test]
+async fn an_administrator_of_a_domain_offers_folders_of_its_users_to_its_users_alone() {
+    let two = TwoDomains::open().await;
+    let server = &two.server;
+    let id = two.made(&two.mina, "data").await.id;
+    two.made(&two.abe, "data").await;
+    let offer_all = async |who: &str, to: &str| {
+        let offered = users::departure::offer_folders(server, &two.chief, who, to).await;
+        code(offered)
+    };
+    assert_eq!(offer_all("mina", "eve").await, "user.not-found");
+    let mina = two.mina.subject.user.to_string();
+    assert_eq!(offer_all(&mina, "eve").await, "user.not-found");
+    assert_eq!(offer_all("abe", "mina").await, "folder.share-unknown");
+    assert_eq!(offer_all("abe", "eve").await, "done");
+    // Nor one by one: a folder of another user is not theirs to give away.
+    let refused = offer(server, &two.chief, &id.to_string(), to("eve")).await;
+    assert_eq!(code(refused), "folder.not-found");
+    let refused = offer(server, &two.chief, "abe/data", to("eve")).await;
+    assert_eq!(code(refused), "folder.not-found");
+    let own = offered(server, &two.mina, "data").await.unwrap();
+    assert!(own.is_none(), "nothing of hers was offered");
 }
 
 #[tokio::test]

@@ -34,7 +34,9 @@ async fn acts(server: &Server, act: &str) -> Vec<AuditEntryView> {
 fn browser_of(caller: &Caller) -> String {
     match caller.via {
         Via::Browser { session } => session.0.to_string(),
-        Via::Token { .. } | Via::SshKey { .. } | Via::LocalRoot => String::new(),
+        Via::Token { .. } | Via::SshKey { .. } | Via::Session { .. } | Via::LocalRoot => {
+            String::new()
+        }
     }
 }
 

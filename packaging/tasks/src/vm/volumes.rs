@@ -1,0 +1,27 @@
+//! Scenario: a file server that stops answering while sessions mount its share. The console answers as before, only the
+//! sessions that mount it wait, the volume is named, and it comes back by itself.
+
+use std::time::Duration;
+
+use super::order::Order;
+use super::root::Root;
+use super::run_to_the_end;
+use super::upgrade::Packages;
+use crate::failure::Failure;
+
+/// As long as the promise says that it may be gone.
+pub(super) const PROMISED: Duration = Duration::from_secs(600);
+/// What shows the same each night.
+pub(super) const SHORT: Duration = Duration::from_secs(60);
+
+/// Runs it with a server that is gone for so long; takes the last of the packages.
+pub(super) fn run(root: &Root, packages: &Packages, gone: Duration) -> Result<(), Failure> {
+    let mut order = Order::new(root, include_str!("volumes.sh"));
+    order.files = vec![("nfs.sh", include_str!("nfs.sh"))];
+    order.arguments = vec![gone.as_secs().to_string()];
+    packages.give(&mut order);
+    match run_to_the_end(&order, None)? {
+        0 => Ok(()),
+        code => Err(Failure::new(format!("the scenario ended with {code}"))),
+    }
+}

@@ -1,0 +1,67 @@
+//! A session as a caller. Who speaks from inside a container is known by the socket that its node opened there, so no secret
+//! is asked for. What it may is what its owner may with this one session: no role of the owner's comes along.
+
+use rules::inner_door::permissions;
+use rules::names::ContainerName;
+use rules::permissions::Subject;
+use rules::refusals;
+use rules::session::{Session, SessionState};
+
+use super::{Caller, Via, suspended, told};
+use crate::catalog::policies::PolicySubjects;
+use crate::{Failure, Server};
+
+/// The session of a container whose inner door is open; to be proven for each request. Costs two rows by key, and a visit of
+/// each policy that closes doors.
+///
+/// Errors: `container.not-running`, `inner-door.closed`, `user.suspended`.
+pub async fn by_inner_door(server: &Server, container: ContainerName) -> Result<Caller, Failure> {
+    let found = server
+        .catalog()
+        .read_now("find the session of an inner door", |view| {
+            let row = view.session(container.session)?;
+            let Some(row) = row.filter(|row| lives(row, container)) else {
+                return Ok(None);
+            };
+            let subjects = PolicySubjects {
+                domain: row.domain,
+                project: row.project,
+                user: row.owner,
+            };
+            if view.closes_inner_door(&subjects)? {
+                return Err(refusals::inner_door_closed().into());
+            }
+            view.user(row.owner)
+        })?;
+    let user = found.ok_or_else(refusals::container_not_running)?;
+    if user.is_shut_out(server.clock().now()) {
+        return Err(suspended().into());
+    }
+    Ok(told(Caller {
+        subject: Subject {
+            user: user.id,
+            grants: Vec::new(),
+            domain: user.domain,
+            scopes: Some(permissions()),
+        },
+        name: user.name,
+        language: user.language,
+        theme: user.theme,
+        time_zone: user.time_zone,
+        via: Via::Session {
+            id: container.session,
+        },
+        source: None,
+        must_change_password: user.must_change_password,
+        second_factor_due: None,
+        request: String::new(),
+    }))
+}
+
+/// Whether that is one of the containers with which a session runs now.
+fn lives(row: &Session, container: ContainerName) -> bool {
+    let mut live = row.live_containers();
+    row.state() == SessionState::Running
+        && row.incarnation == container.incarnation
+        && live.any(|one| one.index == container.index)
+}
