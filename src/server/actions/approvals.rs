@@ -21,7 +21,7 @@ use crate::{Failure, Server, ServerFault};
 const MAX_LISTED: u32 = 200;
 /// Longest that doing an act takes. Shorter: a second approval would do it twice. Longer: one that a crash left half-way waits
 /// for longer until it can be approved again.
-const MAX_DOING_SECONDS: u64 = 60;
+const DOING_SECONDS: u64 = 60;
 /// Administrators without whom no act is ever approved.
 const LEAST_ADMINISTRATORS: u32 = 2;
 
@@ -191,7 +191,7 @@ fn decidable(
 
 /// Whether another administrator approved an act just now, so that it is done once.
 fn is_being_done(row: &ApprovalRecord, now: Timestamp) -> bool {
-    let since = row.decided_at.map(|at| at.plus_seconds(MAX_DOING_SECONDS));
+    let since = row.decided_at.map(|at| at.plus_seconds(DOING_SECONDS));
     row.step == ApprovalStep::Running && since.is_some_and(|end| now < end)
 }
 

@@ -284,11 +284,18 @@ pub async fn withdrawn(
     loop {
         revision.borrow_and_update();
         let now = server.clock().now();
-        let looked = server
-            .catalog()
-            .read_now("look at an open app", |view| entered(view, caller, at, now));
+        let looked = server.catalog().read_now("look at an open app", |view| {
+            let session = entered(view, caller, at, now)?;
+            let look = view.open_break_glass(caller.subject.user, session.id.0)?;
+            Ok((session, look.map(|look| look.ends_at)))
+        });
+        let mut wait = MAX_WAIT;
         match looked {
-            Ok(session) if session.container() == container => {}
+            Ok((session, end)) if session.container() == container => {
+                if let Some(end) = end.filter(|end| now < *end) {
+                    wait = wait.min(Duration::from_millis(end.millis_since(now)));
+                }
+            }
             Ok(_) => return refusals::app_session_not_running(),
             Err(Failure::Refusal(refusal)) if refusal.kind != RefusalKind::Unavailable => {
                 return refusal;
@@ -296,8 +303,8 @@ pub async fn withdrawn(
             // A disk that stutters closes no notebook; the next look tells.
             Err(_) => {}
         }
-        // A share ends by the clock.
-        match tokio::time::timeout(MAX_WAIT, revision.changed()).await {
+        // A share ends by the clock, and so does an administrator's look.
+        match tokio::time::timeout(wait, revision.changed()).await {
             Ok(Ok(())) => tokio::time::sleep(GATHER).await,
             Ok(Err(_)) => return refusals::server_stopping(),
             Err(_) => {}

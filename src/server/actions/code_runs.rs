@@ -198,10 +198,18 @@ async fn withdrawn(
         let looked = server
             .catalog()
             .read_now("look at a session that runs code", |view| {
-                find_to_enter(view, caller, &session.to_string(), now)
+                let row = find_to_enter(view, caller, &session.to_string(), now)?;
+                let look = view.open_break_glass(caller.subject.user, row.id.0)?;
+                Ok((row, look.map(|look| look.ends_at)))
             });
+        let mut left = None;
         match looked {
-            Ok(row) if row.state() == SessionState::Running && row.container() == container => {}
+            Ok((row, end))
+                if row.state() == SessionState::Running && row.container() == container =>
+            {
+                let end = end.filter(|end| now < *end);
+                left = end.map(|end| Duration::from_millis(end.millis_since(now)));
+            }
             Ok(_) => return refusals::code_session_not_running(),
             Err(Failure::Refusal(refusal)) if refusal.kind != RefusalKind::Unavailable => {
                 return refusal;
@@ -209,9 +217,19 @@ async fn withdrawn(
             // A disk that stutters ends no interpreter; the next look tells.
             Err(_) => {}
         }
-        match revision.changed().await {
-            Ok(()) => tokio::time::sleep(GATHER).await,
-            Err(_) => return refusals::server_stopping(),
+        // An administrator's look ends by the clock.
+        let over = async {
+            match left {
+                Some(left) => tokio::time::sleep(left).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = revision.changed() => match changed {
+                Ok(()) => tokio::time::sleep(GATHER).await,
+                Err(_) => return refusals::server_stopping(),
+            },
+            () = over => {}
         }
     }
 }
