@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::reservations::ReservedResources;
 use crate::sessions::Owner;
 use crate::values::{CourseStateShape, ReasonShape};
 
@@ -116,6 +117,32 @@ pub struct CoursePatchBody {
     pub max_runtime_seconds: Option<Option<u64>>,
     #[schema(max_length = 1_000, format = "plain-text")]
     pub rules: Option<String>,
+}
+
+/// A weekly time of a course, which is booked for its project until the term ends.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = NewCourseSlot)]
+#[serde(deny_unknown_fields)]
+pub struct CourseSlotBody {
+    /// `mon`, `tue`, `wed`, `thu`, `fri`, `sat` or `sun`.
+    pub day: String,
+    /// Time of day such as `09:00`, in the time zone of the course.
+    pub from: String,
+    pub to: String,
+    #[serde(default, deserialize_with = "rules::object::read")]
+    pub resources: ReservedResources,
+    /// Weeks that begin on a holiday are left out.
+    #[serde(default)]
+    pub skip_holidays: bool,
+}
+
+/// A folder that the members of a course read until its term ends.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = NewCourseHandOut)]
+#[serde(deny_unknown_fields)]
+pub struct CourseHandOutBody {
+    /// Id, name or `OWNER/NAME` of a folder that the teacher shares.
+    pub folder: String,
 }
 
 /// How a member of a course stands, by their newest session in it.

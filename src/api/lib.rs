@@ -4,9 +4,11 @@
 
 pub mod allowances;
 pub mod announcements;
+pub mod approvals;
 pub mod apps;
 pub mod audit;
 pub mod branding;
+pub mod break_glass;
 pub mod budgets;
 pub mod certificates;
 pub mod code_runs;

@@ -54,6 +54,10 @@ pub enum NoticeWord {
     LimitRaised,
     /// A folder of another user or of a project is offered to the reader, who has not answered.
     FolderOffered,
+    /// An administrator looks into the session or the folder, and said why.
+    BreakGlass,
+    /// Acts of other administrators wait, and the reader decides.
+    ApprovalsWait,
 }
 
 /// A kind of notice that may leave the console: by mail, or to a webhook.
@@ -71,6 +75,8 @@ pub enum NoticeTopic {
     Storage,
     IdleWarned,
     Course,
+    BreakGlass,
+    Approval,
     ReservationDecided,
     Started,
     Ended,
@@ -81,7 +87,7 @@ pub enum NoticeTopic {
 }
 
 impl NoticeTopic {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::WillEnd,
         Self::Failed,
         Self::ReservationWarned,
@@ -91,6 +97,8 @@ impl NoticeTopic {
         Self::Storage,
         Self::IdleWarned,
         Self::Course,
+        Self::BreakGlass,
+        Self::Approval,
         Self::ReservationDecided,
         Self::Started,
         Self::Ended,
@@ -112,6 +120,8 @@ impl NoticeTopic {
             Self::Storage => "storage",
             Self::IdleWarned => "idle-warned",
             Self::Course => "course",
+            Self::BreakGlass => "break-glass",
+            Self::Approval => "approval",
             Self::ReservationDecided => "reservation-decided",
             Self::Started => "started",
             Self::Ended => "ended",
@@ -126,7 +136,7 @@ impl NoticeTopic {
         Self::ALL.into_iter().find(|topic| topic.word() == word)
     }
 
-    /// Whether its reader has to do something: these are mailed to users who chose nothing.
+    /// Whether its reader has to do something, or to know: these are mailed to users who chose nothing.
     pub fn needs_answer(self) -> bool {
         match self {
             Self::WillEnd
@@ -137,7 +147,9 @@ impl NoticeTopic {
             | Self::Budget
             | Self::Storage
             | Self::IdleWarned
-            | Self::Course => true,
+            | Self::Course
+            | Self::BreakGlass
+            | Self::Approval => true,
             Self::ReservationDecided
             | Self::Started
             | Self::Ended
@@ -171,7 +183,7 @@ pub struct NoticeView {
     /// What the administrator says of the maintenance; of `idle-warned`, what happens when, such as `stop in 15 min`;
     /// of `reservation-warned`, when it begins; of `course-warned`, when the term ends; of `course-message`, the text; of
     /// `budget-warned` and `storage-warned`, how much is used, such as `80 %`; of `limit-raised`, which and until when; of
-    /// `reservation-asked`, the project; of `folder-offered`, the owner; of a
+    /// `reservation-asked`, the project; of `folder-offered`, the owner; of `break-glass`, who it is and why; of a
     /// request that was approved or refused, why; null for every other notice.
     pub message: Option<String>,
     pub unread: bool,

@@ -182,7 +182,7 @@ impl From<LimitsBody> for PolicyLimits {
     }
 }
 
-#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = NewPolicy)]
 #[serde(deny_unknown_fields)]
 pub struct NewPolicyBody {
@@ -204,7 +204,7 @@ pub struct NewPolicyBody {
 }
 
 /// What is left out stays; `limits` and `egress` are replaced as a whole.
-#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[schema(as = PolicyPatch)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyPatchBody {
@@ -220,7 +220,7 @@ pub struct PolicyPatchBody {
 }
 
 /// What a policy is attached to, or detached from.
-#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = NewPolicyUse)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyUseBody {

@@ -34,6 +34,10 @@ pub struct RosterRow {
     pub project: String,
     #[schema(value_type = GrantRoleShape)]
     pub role: GrantRole,
+    /// Name of the policy that the row attaches to the account; empty for none.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub policy: String,
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
     pub action: RosterAction,
@@ -49,7 +53,7 @@ pub enum RosterAction {
     Create,
     /// Makes an account that is there a member of the project.
     Join,
-    /// Changes the name, the address, the role or the end of a member.
+    /// Changes the name, the address, the role, the end or the policy of a member.
     Change,
     Unchanged,
     /// Something is wrong with the row.

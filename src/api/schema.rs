@@ -8,12 +8,12 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::page::ListPage;
 use crate::values::{ExplanationShape, ImageShape, UserShape};
 use crate::{
-    allowances, announcements, apps, audit, branding, budgets, certificates, code_runs, commits,
-    courses, environments, events, fair_share, folder_browsing, folder_snapshots, folders, gpus,
-    history, holidays, idle_rules, images, invitations, mail, nodes, notices, operations, policies,
-    presets, problem, queue_rehearsal, reservations, resource_groups, rosters, second_factor,
-    sessions, settings, sign_ups, ssh, start_up, statements, storage, tenancy, usage, users,
-    volumes, webhooks,
+    allowances, announcements, approvals, apps, audit, branding, break_glass, budgets,
+    certificates, code_runs, commits, courses, environments, events, fair_share, folder_browsing,
+    folder_snapshots, folders, gpus, history, holidays, idle_rules, images, invitations, mail,
+    nodes, notices, operations, policies, presets, problem, queue_rehearsal, reservations,
+    resource_groups, rosters, second_factor, sessions, settings, sign_ups, ssh, start_up,
+    statements, storage, tenancy, usage, users, volumes, webhooks,
 };
 
 type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -127,6 +127,8 @@ fn named() -> Schemas {
     collect::<presets::NewPresetBody>(&mut all);
     collect::<presets::PresetPatchBody>(&mut all);
     collect::<courses::NewCourseBody>(&mut all);
+    collect::<courses::CourseSlotBody>(&mut all);
+    collect::<courses::CourseHandOutBody>(&mut all);
     collect::<courses::CoursePatchBody>(&mut all);
     collect::<courses::CourseStartBody>(&mut all);
     collect::<courses::CourseStopBody>(&mut all);
@@ -155,6 +157,8 @@ fn named() -> Schemas {
     collect::<holidays::HolidaysBody>(&mut all);
     collect::<branding::BrandingView>(&mut all);
     collect::<branding::BrandingPatchBody>(&mut all);
+    collect::<break_glass::BreakGlassBody>(&mut all);
+    collect::<approvals::FourEyesBody>(&mut all);
     collect::<mail::MailChoicesView>(&mut all);
     collect::<mail::MailChoicesBody>(&mut all);
     collect::<mail::MailStatusView>(&mut all);
@@ -253,6 +257,8 @@ fn pages(all: &mut Schemas) {
     page::<statements::MonthCheckView>(all);
     page::<audit::AuditTargetView>(all);
     page::<invitations::InvitationView>(all);
+    page::<break_glass::BreakGlassView>(all);
+    page::<approvals::ApprovalView>(all);
     page::<sign_ups::SignUpView>(all);
     page::<sign_ups::SignUpRuleView>(all);
     page::<webhooks::WebhookView>(all);

@@ -132,7 +132,7 @@ pub struct DepartureView {
 }
 
 /// What is left out stays.
-#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[schema(as = UserPatch)]
 #[serde(deny_unknown_fields, default)]
 pub struct UserPatchBody {
@@ -148,7 +148,10 @@ pub struct UserPatchBody {
     #[schema(value_type = Option<Vec<NetworkShape>>, max_items = 16)]
     pub networks: Option<Vec<String>>,
     /// When the account of a guest ends; a null takes the end away.
-    #[serde(deserialize_with = "crate::sessions::present")]
+    #[serde(
+        deserialize_with = "crate::sessions::present",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Option<Timestamp>>,
 }

@@ -3,12 +3,14 @@
 
 mod allowances;
 mod announcements;
+mod approvals;
 mod apps;
 mod audit;
 mod authentication;
 mod backend_ai;
 mod body;
 mod branding;
+mod break_glass;
 mod budgets;
 mod certificates;
 mod code_runs;
@@ -122,6 +124,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/sessions/{id}/exec", get(streams::exec))
         .route("/sessions/{id}/execute", post(code_runs::execute))
         .route("/sessions/{id}/ports/{port}", get(streams::port))
+        .route("/sessions/{id}/break-glass", post(break_glass::session))
         .route("/sessions/{id}/apps", get(apps::list))
         .route("/sessions/{id}/apps/{app}", get(apps::get))
         .route("/sessions/{id}/apps/{app}/open", post(apps::open))
@@ -314,9 +317,15 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/courses/{id}/stop", post(courses::stop))
         .route("/courses/{id}/extend", post(courses::extend))
         .route("/courses/{id}/message", post(courses::message))
+        .route("/courses/{id}/hand-out", post(courses::hand_out))
+        .route(
+            "/courses/{id}/timetable",
+            get(courses::timetable).post(courses::book_slot),
+        )
         .route("/folders", get(folders::list).post(folders::create))
         .route("/folders/{id}", get(folders::get).patch(folders::change))
         .route("/folders/{id}/limit", put(folders::limit))
+        .route("/folders/{id}/break-glass", post(break_glass::folder))
         .route("/folders/{id}/trash", post(folders::trash))
         .route("/folders/{id}/restore", post(folders::restore))
         .route("/folders/{id}/adopt", post(folders::adopt))
@@ -493,6 +502,15 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             get(audit::checkpoints).post(audit::sign),
         )
         .route("/audit/targets", get(audit::targets))
+        .route("/approvals", get(approvals::list))
+        .route("/approvals/{id}/release", post(approvals::release))
+        .route("/approvals/{id}/decline", post(approvals::decline))
+        .route(
+            "/four-eyes",
+            get(approvals::four_eyes).put(approvals::set_four_eyes),
+        )
+        .route("/break-glass", get(break_glass::list))
+        .route("/break-glass/{id}", delete(break_glass::end))
         .route("/sign-ups", get(sign_ups::list))
         .route("/sign-ups/{id}/approve", post(sign_ups::approve))
         .route("/sign-ups/{id}/decline", post(sign_ups::decline))

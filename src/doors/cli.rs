@@ -5,11 +5,13 @@ mod address;
 mod allowances;
 mod announcements;
 mod answer;
+mod approvals;
 mod apps;
 pub mod args;
 mod audit;
 mod audit_verify;
 mod branding;
+mod break_glass;
 mod budgets;
 mod certificates;
 mod client;
@@ -254,6 +256,8 @@ async fn execute(
         Command::Limits { user, project } => {
             policies::limits(&client, view, user.as_deref(), project.as_deref()).await
         }
+        Command::Approval(request) => approvals::approval(&client, view, request).await,
+        Command::BreakGlass(request) => break_glass::break_glass(&client, view, request).await,
         Command::SignUp(request) => sign_ups::sign_up(&client, view, request).await,
         Command::Invitation(request) => invitations::invitation(&client, view, request).await,
         Command::Roster(request) => rosters::roster(&client, view, request).await,

@@ -6,6 +6,7 @@ pub mod access_keys;
 pub mod allowances;
 pub mod announced;
 pub mod announcements;
+pub mod approvals;
 pub mod apps;
 pub mod assets;
 pub mod attention;
@@ -13,6 +14,7 @@ pub mod audit;
 pub mod authentication;
 pub mod awaited;
 pub mod branding;
+pub mod break_glass;
 pub mod budgets;
 pub mod charts;
 pub mod choice_field;
@@ -311,6 +313,8 @@ pub fn router(
         .merge(volumes::router())
         .merge(webhooks::router())
         .merge(branding::router())
+        .merge(approvals::router())
+        .merge(break_glass::router())
         .merge(role_forms::router())
         .route("/users/{id}", get(user::show))
         .merge(users::router())
@@ -678,6 +682,13 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "sources-fail" => t.notice_sources_fail(of),
         "sources-none" => t.notice_sources_none().to_owned(),
         "branding" => t.branding_saved().to_owned(),
+        "course-handed-out" => t.courses_handed_out_now(of),
+        "course-slot" => t.courses_slot_booked_now(of),
+        "approval-done" => t.approvals_done_now().to_owned(),
+        "approval-declined" => t.approvals_declined_now().to_owned(),
+        "approval-set" => t.approvals_set_now().to_owned(),
+        "break-glass" => t.break_glass_opened_now(of),
+        "break-glass-ended" => t.break_glass_ended_now().to_owned(),
         "folders-offered" => t.departure_offered_now(of),
         "sign-up-approved" => t.sign_ups_approved_now().to_owned(),
         "sign-up-declined" => t.sign_ups_declined_now().to_owned(),

@@ -81,6 +81,10 @@ id!(/// One link by which accounts join a project.
     InvitationId, invitation_id_invalid);
 id!(/// One request of a stranger for an account.
     SignUpId, sign_up_id_invalid);
+id!(/// One act of an administrator that waits for a second one.
+    ApprovalId, approval_id_invalid);
+id!(/// One look of an administrator into what is another user's.
+    BreakGlassId, break_glass_id_invalid);
 id!(/// One announcement.
     AnnouncementId, announcement_id_invalid);
 id!(/// One address outside that is told of events.

@@ -14,7 +14,7 @@ use crate::tenancy::{DomainId, ProjectId, Scope};
 pub enum Permission {
     SessionsRead,
     SessionsWrite,
-    /// Enter a session: terminal, exec.
+    /// Enter a session: terminal, exec. That of another user only as `break_glass` says.
     SessionsEnter,
     ImagesRead,
     ImagesWrite,
@@ -246,10 +246,9 @@ fn gives(grant: Grant, permission: Permission) -> bool {
             | Permission::ProjectsRead
             | Permission::ProjectsWrite
             | Permission::AuditRead => true,
-            Permission::SessionsEnter
-            | Permission::Me
-            | Permission::SystemRead
-            | Permission::SystemWrite => site,
+            // By break-glass alone.
+            Permission::SessionsEnter => false,
+            Permission::Me | Permission::SystemRead | Permission::SystemWrite => site,
         },
     }
 }

@@ -1,8 +1,8 @@
 //! Courses over REST.
 
 use api::courses::{
-    CourseExtensionBody, CourseMessageBody, CoursePatchBody, CourseStartBody, CourseStopBody,
-    NewCourseBody,
+    CourseExtensionBody, CourseHandOutBody, CourseMessageBody, CoursePatchBody, CourseSlotBody,
+    CourseStartBody, CourseStopBody, NewCourseBody,
 };
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
@@ -63,6 +63,39 @@ pub(super) async fn remove(
 ) -> ApiResult {
     courses::remove(&api.server, &caller, &id).await?;
     responses::nothing()
+}
+
+pub(super) async fn timetable(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> ApiResult {
+    let known = courses::timetable(&api.server, &caller, &id).await?;
+    responses::all(&headers, known)
+}
+
+pub(super) async fn book_slot(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    sent: JsonBody<CourseSlotBody>,
+) -> ApiResult {
+    let booked = courses::book_slot(&api.server, &caller, &id, sent.value, sent.key).await?;
+    let location = format!("/api/v1/reservations/{}", booked.value.id);
+    let response = responses::made_version(&booked.value, &location, booked.value.generation)?;
+    Ok(responses::replayed(response, booked.replayed))
+}
+
+pub(super) async fn hand_out(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    sent: JsonBody<CourseHandOutBody>,
+) -> ApiResult {
+    let made = courses::hand_out(&api.server, &caller, &id, sent.value, sent.key).await?;
+    let response = responses::made(&made.value, "/api/v1/folders")?;
+    Ok(responses::replayed(response, made.replayed))
 }
 
 pub(super) async fn members(

@@ -19,6 +19,7 @@ use rules::session::SessionState;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use server::access::{Caller, InUse, Lease, lease};
+use server::actions::break_glass::lease_into;
 use server::actions::idle_rules::{IdleWarnings, Inside};
 use server::actions::sessions::{self, EntryTicket};
 use server::routes;
@@ -75,12 +76,13 @@ pub(super) async fn attach(
     let upgrade = socket(upgrade, TERMINAL)?;
     let size = size(&pairs)?;
     let stream = api.streams.attach(ticket.container, size).await?;
+    let lease = lease_into(&api.server, &caller, ticket.session);
     let inside = Inside::of(&api.server, ticket.container);
     Ok(terminal(
         &api,
         &caller,
         upgrade,
-        stream,
+        (stream, lease),
         (inside, size.is_some()),
     ))
 }
@@ -98,12 +100,13 @@ pub(super) async fn exec(
     let upgrade = socket(upgrade, TERMINAL)?;
     let has_screen = request.tty.is_some();
     let stream = api.streams.exec(ticket.container, request).await?;
+    let lease = lease_into(&api.server, &caller, ticket.session);
     let inside = Inside::of(&api.server, ticket.container);
     Ok(terminal(
         &api,
         &caller,
         upgrade,
-        stream,
+        (stream, lease),
         (inside, has_screen),
     ))
 }
@@ -124,7 +127,7 @@ pub(super) async fn port(
         .ok_or_else(refusals::port_invalid)?;
     let upgrade = socket(upgrade, PORT)?;
     let stream = api.streams.dial(ticket.container, port).await?;
-    let lease = lease(&api.server, &caller);
+    let lease = lease_into(&api.server, &caller, ticket.session);
     let inside = Inside::of(&api.server, ticket.container);
     let (server, container) = (api.server.clone(), ticket.container);
     Ok(upgrade.on_upgrade(move |socket| async move {
@@ -225,10 +228,10 @@ fn terminal(
     api: &ApiContext,
     caller: &Caller,
     upgrade: WebSocketUpgrade,
-    stream: TermStream,
+    (stream, lease): (TermStream, Lease),
     (inside, has_screen): (Inside, bool),
 ) -> Response {
-    let (lease, in_use) = (lease(&api.server, caller), InUse::of(&api.server, caller));
+    let in_use = InUse::of(&api.server, caller);
     let user = TerminalUser {
         in_use,
         inside,

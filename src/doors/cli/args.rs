@@ -273,6 +273,12 @@ pub enum Command {
     /// Links by which accounts join a project
     #[command(subcommand, visible_alias = "invitations")]
     Invitation(InvitationCommand),
+    /// Acts of administrators that wait until a second one approves them
+    #[command(subcommand, visible_alias = "approvals")]
+    Approval(ApprovalCommand),
+    /// Look into a session or a folder of another user, with a reason that its owner is told
+    #[command(subcommand)]
+    BreakGlass(BreakGlassCommand),
     /// Requests of strangers for accounts, and who may ask
     #[command(subcommand, visible_alias = "sign-ups")]
     SignUp(SignUpCommand),
@@ -1694,7 +1700,7 @@ pub enum RosterCommand {
     /// Show what a file of users would do, row by row
     ///
     /// The file is CSV in UTF-8, UTF-16 or CP949. Its first line names the columns: name, full_name, email, password,
-    /// project, role, expires_at. The exit code is 2 where a row has a fault.
+    /// project, role, policy, expires_at, gpu. The exit code is 2 where a row has a fault.
     Plan(RosterFile),
     /// Apply a file of users all at once, and print the passwords of new accounts
     #[command(after_help = "Example:\n  \
@@ -1857,6 +1863,67 @@ pub enum InvitationCommand {
         #[arg(value_name = "LINK")]
         link: String,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ApprovalCommand {
+    /// List the acts that wait, and what became of earlier ones
+    Ls,
+    /// Say whether acts wait at all
+    Status,
+    /// Approve acts of other administrators: they are done at once
+    Release {
+        #[arg(value_name = "ID", required = true)]
+        approvals: Vec<String>,
+    },
+    /// Decline acts that wait
+    Decline {
+        #[arg(value_name = "ID", required = true)]
+        approvals: Vec<String>,
+    },
+    /// Let acts on policies, roles and settings wait from now on
+    On,
+    /// Let no act wait any more; this waits for approval itself
+    Off,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BreakGlassCommand {
+    /// List who looked into what is another user's, and why
+    Ls,
+    /// Enter a session of another user for a while
+    #[command(after_help = "Example:\n  \
+        fardel break-glass session vit --reason 'The job fills the disk of its node.'")]
+    Session {
+        #[arg(value_name = "SESSION")]
+        session: String,
+        #[command(flatten)]
+        why: BreakGlassReason,
+    },
+    /// Read the files of another user's folder for a while
+    #[command(after_help = "Example:\n  \
+        fardel break-glass folder mina/data --reason 'A virus was found in its files.'")]
+    Folder {
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        #[command(flatten)]
+        why: BreakGlassReason,
+    },
+    /// End looks of yours before their time
+    End {
+        #[arg(value_name = "ID", required = true)]
+        looks: Vec<String>,
+    },
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct BreakGlassReason {
+    /// Why, in 10 to 200 characters; its owner reads it
+    #[arg(long, value_name = "WORDS")]
+    pub reason: String,
+    /// For how many minutes: 5 to 240, 60 when left out
+    #[arg(long, value_name = "MINUTES")]
+    pub minutes: Option<u32>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -2400,6 +2467,46 @@ pub enum CourseCommand {
         /// To these members; to all but the teachers when left out
         #[arg(value_name = "USER")]
         users: Vec<String>,
+    },
+    /// Let members read a folder of yours until the term ends
+    #[command(after_help = "Example:\n  \
+        fardel course hand-out deep-2027 lesson-3")]
+    HandOut {
+        #[arg(value_name = "COURSE")]
+        course: String,
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+    },
+    /// List the reservations of the timetable
+    Timetable {
+        #[arg(value_name = "COURSE")]
+        course: String,
+    },
+    /// Book a weekly time until the term ends
+    #[command(after_help = "Example:\n  \
+        fardel course book deep-2027 mon 09:00 12:00 --gpu 4 --cpu 16 --mem 64g --skip-holidays")]
+    Book {
+        #[arg(value_name = "COURSE")]
+        course: String,
+        #[arg(value_name = "DAY", value_parser = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"])]
+        day: String,
+        /// Time of day in the time zone of the course
+        #[arg(value_name = "FROM")]
+        from: String,
+        #[arg(value_name = "TO")]
+        to: String,
+        /// Whole GPUs
+        #[arg(long, value_name = "GPUS")]
+        gpu: Option<String>,
+        /// Cores
+        #[arg(long, value_name = "CORES")]
+        cpu: Option<String>,
+        /// Memory: 64g
+        #[arg(long, value_name = "SIZE")]
+        mem: Option<String>,
+        /// Leave out weeks that begin on a holiday
+        #[arg(long)]
+        skip_holidays: bool,
     },
 }
 
@@ -3576,6 +3683,8 @@ pub enum MailCommand {
                 "storage",
                 "idle-warned",
                 "course",
+                "break-glass",
+                "approval",
                 "reservation-decided",
                 "started",
                 "ended",

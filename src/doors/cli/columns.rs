@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 
 use api::allowances::AllowanceView;
 use api::announcements::AnnouncementView;
+use api::approvals::ApprovalView;
 use api::apps::{AppShareView, AppState, AppView};
 use api::audit::{AuditCheckpointView, AuditEntryView, AuditTargetView};
+use api::break_glass::BreakGlassView;
 use api::budgets::BudgetView;
 use api::courses::{AttendanceView, CourseMemberView, CourseView};
 use api::environments::EnvironmentView;
@@ -414,6 +416,14 @@ fn told(notice: &NoticeView) -> String {
             None => "is offered to you".to_owned(),
         },
         (NoticeWord::Maintenance, _) => "node in maintenance".to_owned(),
+        (NoticeWord::ApprovalsWait, _) => match &notice.message {
+            Some(count) => format!("{count} wait for your approval"),
+            None => "wait for your approval".to_owned(),
+        },
+        (NoticeWord::BreakGlass, _) => match &notice.message {
+            Some(told) => format!("an administrator looks into it: {told}"),
+            None => "an administrator looks into it".to_owned(),
+        },
     }
 }
 
@@ -425,6 +435,7 @@ pub(super) const NOTICES: &[Column<NoticeView>] = &[
             NoticeWord::LimitRaised => "limits",
             NoticeWord::AccountEnds => "your account",
             NoticeWord::SignUpsWait => "requests for accounts",
+            NoticeWord::ApprovalsWait => "acts of administrators",
             _ => "(deleted)",
         };
         r.name.clone().unwrap_or_else(|| none.to_owned())
@@ -903,6 +914,32 @@ pub(super) const SIGN_UPS: &[Column<SignUpView>] = &[
     column("NOTE", 9, |r, _| dash(&r.note)),
 ];
 
+pub(super) const APPROVALS: &[Column<ApprovalView>] = &[
+    column("ID", 0, |r, _| r.id.to_string()),
+    column("ACT", 0, |r, _| r.act.clone()),
+    column("OBJECT", 0, |r, _| dash(&r.object)),
+    column("ASKED BY", 1, |r, _| r.asker.clone()),
+    column("ASKED", 1, |r, v| format!("{} ago", age(r.asked_at, v.now))),
+    column("STATE", 0, |r, _| r.state.word().to_owned()),
+    column("UNTIL", 2, |r, _| r.expires_at.to_string()),
+    column("BY", 2, |r, _| maybe(r.decided_by.as_ref())),
+    column("DETAIL", 3, |r, _| r.detail.clone()),
+];
+
+pub(super) const BREAK_GLASS: &[Column<BreakGlassView>] = &[
+    column("ID", 0, |r, _| r.id.to_string()),
+    column("KIND", 1, |r, _| r.kind.word().to_owned()),
+    column("NAME", 0, |r, _| r.name.clone()),
+    column("OWNER", 1, |r, _| r.owner.clone()),
+    column("BY", 0, |r, _| r.actor.clone()),
+    column("BEGAN", 1, |r, v| format!("{} ago", age(r.began_at, v.now))),
+    column("UNTIL", 1, |r, _| {
+        r.ended_at.unwrap_or(r.ends_at).to_string()
+    }),
+    column("OPEN", 1, |r, _| r.ended_at.is_none().to_string()),
+    column("REASON", 0, |r, _| r.reason.clone()),
+];
+
 pub(super) const SIGN_UP_RULES: &[Column<SignUpRuleView>] = &[
     column("DOMAIN", 0, |r, _| r.domain.clone()),
     column("ADDRESSES", 0, |r, _| maybe(r.addresses.as_ref())),
@@ -1067,6 +1104,7 @@ pub(super) const ROSTER_ROWS: &[Column<RosterRow>] = &[
     column("RESULT", 0, |r, _| r.action.word().to_owned()),
     column("PROJECT", 2, |r, _| dash(&r.project)),
     column("ROLE", 3, |r, _| r.role.word().to_owned()),
+    column("POLICY", 4, |r, _| dash(&r.policy)),
     column("EXPIRES", 4, |r, _| maybe(r.expires_at)),
     column("EMAIL", 5, |r, _| dash(&r.email)),
     column("FULL NAME", 4, |r, _| dash(&r.full_name)),

@@ -1,7 +1,10 @@
 //! The commands on courses.
 
 use api::courses::{CourseActView, CourseView};
+use api::reservations::{ReservationView, ReservedResources};
 use hyper::Method;
+use rules::refusal::Refusal;
+use rules::units::{Bytes, CpuShare, GpuShare};
 use serde_json::{Map, Value, json};
 
 use super::args::{CourseCommand, CourseFlags};
@@ -116,8 +119,53 @@ pub(super) async fn course(
             body.insert("text".to_owned(), text.into());
             return act(client, view, (&course, "message"), body, "told").await;
         }
+        CourseCommand::HandOut { course, folder } => {
+            let place = format!("{}/hand-out", path(&course));
+            let body = json!({"folder": folder});
+            let made = client.send::<Value>(&place, &body).await?;
+            print(&view.said(&made.body, &format!("{folder}  handed out"))?);
+        }
+        CourseCommand::Timetable { course } => {
+            let body = client.get(&format!("{}/timetable", path(&course))).await?;
+            print(&view.list(&body, columns::RESERVATIONS)?);
+        }
+        CourseCommand::Book {
+            course,
+            day,
+            from,
+            to,
+            gpu,
+            cpu,
+            mem,
+            skip_holidays,
+        } => {
+            let resources = amounts(gpu.as_deref(), cpu.as_deref(), mem.as_deref())?;
+            let body = json!({
+                "day": day, "from": from, "to": to, "resources": resources,
+                "skip_holidays": skip_holidays,
+            });
+            let place = format!("{}/timetable", path(&course));
+            let booked = client.send::<ReservationView>(&place, &body).await?;
+            let (name, weeks) = (&booked.read.name, booked.read.times.len());
+            let state = booked.read.state.word();
+            print(&view.said(&booked.body, &format!("{name}  {state}, {weeks} weeks"))?);
+        }
     }
     Ok(0)
+}
+
+/// Amounts as the API takes them; what is left out is none.
+fn amounts(gpu: Option<&str>, cpu: Option<&str>, mem: Option<&str>) -> Result<Value, CliError> {
+    let gpu = gpu.map(GpuShare::parse).transpose();
+    let cpu = cpu.map(CpuShare::parse).transpose();
+    let memory = mem.map(Bytes::parse).transpose();
+    let wrong = |refusal: Refusal| CliError::usage(refusal.text);
+    let amounts = ReservedResources {
+        gpu: gpu.map_err(wrong)?.unwrap_or_default(),
+        cpu: cpu.map_err(wrong)?.unwrap_or_default(),
+        memory: memory.map_err(wrong)?.unwrap_or_default(),
+    };
+    Ok(json!(amounts))
 }
 
 fn path(course: &str) -> String {

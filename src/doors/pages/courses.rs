@@ -4,9 +4,11 @@
 use std::cmp::Reverse;
 
 use api::courses::{
-    CourseActView, CourseExtensionBody, CourseMemberView, CourseMessageBody, CoursePatchBody,
-    CourseStartBody, CourseStopBody, CourseView, MemberStanding, NewCourseBody,
+    CourseActView, CourseExtensionBody, CourseHandOutBody, CourseMemberView, CourseMessageBody,
+    CoursePatchBody, CourseSlotBody, CourseStartBody, CourseStopBody, CourseView, MemberStanding,
+    NewCourseBody,
 };
+use api::reservations::{ReservationView, ReservedResources};
 use askama::Template;
 use axum::Router;
 use axum::extract::{Form, Path, Query, State};
@@ -16,6 +18,8 @@ use axum::routing::{get, post};
 use rules::course::CourseState;
 use rules::refusal::Refusal;
 use rules::refusals;
+use rules::timetable::SLOT_DAYS;
+use rules::units::{Bytes, CpuShare, GpuShare};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
@@ -85,6 +89,12 @@ pub struct CoursePage {
     pub here: String,
     /// None for students.
     pub board: Option<CourseBoard>,
+    /// Weekly times that are booked: when, how much, and how it stands.
+    pub slots: Vec<CourseSlotLine>,
+    /// Another one can be booked.
+    pub slot_form: Option<CourseSlotForm>,
+    /// The folder to hand out, as it was typed; None where none can be.
+    pub hand_out: Option<String>,
     pub form: Option<CourseForm>,
     pub is_form_open: bool,
 }
@@ -96,6 +106,71 @@ pub struct CourseVerb {
     pub words: &'static str,
     /// It is asked about first; else it is sent at once.
     pub asks: bool,
+}
+
+/// A weekly time of the timetable.
+pub struct CourseSlotLine {
+    pub name: String,
+    pub href: String,
+    pub facts: String,
+    pub state: &'static str,
+}
+
+/// The form for another one, as it was typed.
+#[derive(Deserialize, Default, Clone)]
+#[serde(default)]
+pub struct CourseSlotForm {
+    pub day: String,
+    pub from: String,
+    pub to: String,
+    pub gpu: String,
+    pub cpu: String,
+    /// GiB.
+    pub memory: String,
+    /// Empty: no.
+    pub skip_holidays: String,
+}
+
+impl CourseSlotForm {
+    /// Days of the week, as the form offers them.
+    pub fn days(&self, t: &Text) -> Vec<Choice> {
+        let words = [
+            t.reservations_monday(),
+            t.reservations_tuesday(),
+            t.reservations_wednesday(),
+            t.reservations_thursday(),
+            t.reservations_friday(),
+            t.reservations_saturday(),
+            t.reservations_sunday(),
+        ];
+        let days = SLOT_DAYS.into_iter().zip(words);
+        days.map(|(day, word)| Choice::new(day, word, self.day == day))
+            .collect()
+    }
+
+    /// Errors: those of the amounts, each at its field.
+    fn body(&self) -> Result<CourseSlotBody, Refusal> {
+        let typed = |text: &str| text.trim().to_owned();
+        let memory = match typed(&self.memory) {
+            none if none.is_empty() => Bytes::ZERO,
+            gib => Bytes::parse(&format!("{gib}g")).map_err(|refusal| refusal.at("/memory"))?,
+        };
+        let gpu = match typed(&self.gpu) {
+            none if none.is_empty() => GpuShare::ZERO,
+            gpu => GpuShare::parse(&gpu).map_err(|refusal| refusal.at("/gpu"))?,
+        };
+        let cpu = match typed(&self.cpu) {
+            none if none.is_empty() => CpuShare::ZERO,
+            cpu => CpuShare::parse(&cpu).map_err(|refusal| refusal.at("/cpu"))?,
+        };
+        Ok(CourseSlotBody {
+            day: typed(&self.day),
+            from: typed(&self.from),
+            to: typed(&self.to),
+            resources: ReservedResources { gpu, cpu, memory },
+            skip_holidays: !self.skip_holidays.is_empty(),
+        })
+    }
 }
 
 /// All members of a course.
@@ -185,6 +260,8 @@ pub(super) fn router() -> Router<PagesContext> {
         .route("/courses/{id}/archive", get(ask_archive).post(archive))
         .route("/courses/{id}/remove", get(ask_remove).post(remove))
         .route("/courses/{id}/act", post(act))
+        .route("/courses/{id}/hand-out", post(hand_out))
+        .route("/courses/{id}/timetable", post(book_slot))
         .route("/courses/{id}/attendance.csv", get(attendance))
 }
 
@@ -526,9 +603,14 @@ async fn read(
         }
         false => (None, None),
     };
+    let slots = courses::timetable(&console.server, caller, id).await?;
+    let is_over = matches!(course.state, CourseState::Closed | CourseState::Archived);
     Ok(CoursePage {
         t,
         f: layout(console, visit, caller, Nav::Courses),
+        slots: slots.iter().map(|slot| slot_line(visit, slot)).collect(),
+        slot_form: (listed.teaches && !is_over).then(CourseSlotForm::default),
+        hand_out: (listed.teaches && course.state.is_on()).then(String::new),
         heading: course.heading().to_owned(),
         state: presenter::course_word(t, course.state),
         tone: tone(course.state),
@@ -544,6 +626,105 @@ async fn read(
         form,
         is_form_open: false,
     })
+}
+
+fn slot_line(visit: &RequestContext, slot: &ReservationView) -> CourseSlotLine {
+    let t = visit.text;
+    let ReservedResources { gpu, cpu, memory } = slot.resources;
+    let amounts = [
+        (gpu > GpuShare::ZERO).then(|| format!("{gpu} GPU")),
+        (cpu > CpuShare::ZERO).then(|| t.common_cores(cpu)),
+        (memory > Bytes::ZERO).then(|| memory.to_string()),
+    ];
+    let amounts: Vec<String> = amounts.into_iter().flatten().collect();
+    let next = format!(
+        "{} – {}",
+        visit.clock.date(slot.from),
+        visit.clock.date(slot.to)
+    );
+    let weeks = t.reservations_weeks(slot.times.len() as u64);
+    CourseSlotLine {
+        name: slot.name.to_string(),
+        href: format!("/reservations/{}", slot.id),
+        facts: format!("{next} · {weeks} · {}", amounts.join(", ")),
+        state: presenter::reservation_word(t, slot.state),
+    }
+}
+
+/// `POST /courses/{id}/timetable`: books a weekly time until the term ends.
+async fn book_slot(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<CourseSlotForm>,
+) -> Response {
+    let booked = match sent.body() {
+        Ok(body) => courses::book_slot(&console.server, &caller, &id, body, None).await,
+        Err(refusal) => Err(refusal.into()),
+    };
+    let refusal = match booked {
+        Ok(booked) => {
+            let place = format!("{PATH}/{}", responses::encoded(&id));
+            let name = booked.value.name.to_string();
+            return responses::see_with(&place, "course-slot", &name);
+        }
+        Err(Failure::Refusal(refusal)) => refusal,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let page = match read(&console, &visit, &caller, &id).await {
+        Ok(page) if page.slot_form.is_some() => page,
+        Ok(_) => return failed(&console, &visit, &caller, &refusal.into()),
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let action = format!("{}/timetable", page.here);
+    let form = RefusedForm::new(visit.text, &action, &refusal).otherwise_at("day");
+    let visit = visit.refusing(form);
+    let page = CoursePage {
+        slot_form: Some(sent),
+        ..page
+    };
+    responses::page(&console, &visit, responses::status(&refusal), &page)
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct SentHandOut {
+    folder: String,
+}
+
+/// `POST /courses/{id}/hand-out`: members read a folder until the term ends.
+async fn hand_out(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<SentHandOut>,
+) -> Response {
+    let asked = CourseHandOutBody {
+        folder: sent.folder.trim().to_owned(),
+    };
+    let refusal = match courses::hand_out(&console.server, &caller, &id, asked, None).await {
+        Ok(_) => {
+            let place = format!("{PATH}/{}", responses::encoded(&id));
+            return responses::see_with(&place, "course-handed-out", &sent.folder);
+        }
+        Err(Failure::Refusal(refusal)) => refusal,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let page = match read(&console, &visit, &caller, &id).await {
+        Ok(page) if page.hand_out.is_some() => page,
+        Ok(_) => return failed(&console, &visit, &caller, &refusal.into()),
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let action = format!("{}/hand-out", page.here);
+    let form = RefusedForm::new(visit.text, &action, &refusal).otherwise_at("folder");
+    let visit = visit.refusing(form);
+    let page = CoursePage {
+        hand_out: Some(sent.folder),
+        ..page
+    };
+    responses::page(&console, &visit, responses::status(&refusal), &page)
 }
 
 /// What may follow the state of a course.

@@ -595,6 +595,9 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
     if code == "audit.rows-lost" {
         return ("w", Some(t.events_rows_lost()));
     }
+    if matches!(code, "session.break-glass" | "folder.break-glass") {
+        return ("w", Some(t.events_break_glass()));
+    }
     let what = match code {
         "session.scheduled" => t.events_placed(),
         "session.preparing" => t.timeline_prepared(),
@@ -602,6 +605,11 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "session.pending" => t.events_waits_again(),
         "session.deleted" => t.events_deleted(),
         "session.labelled" => t.events_labelled(),
+        "approval.asked" => t.events_approval_asked(),
+        "approval.released" => t.events_approval_released(),
+        "approval.declined" => t.events_approval_declined(),
+        "approval.four-eyes-set" => t.events_four_eyes_set(),
+        "session.break-glass-ended" | "folder.break-glass-ended" => t.events_break_glass_ended(),
         "image.imported" => t.events_image_imported(),
         "image.removed" => t.events_image_removed(),
         "environment.imported" => t.events_image_imported(),

@@ -8,7 +8,7 @@ use api::rosters::RosterSlip;
 use rules::names::UserId;
 use uuid::Uuid;
 
-/// Rosters whose passwords can be shown again. Higher: a thousand passwords more in memory for each. Lower: of rosters
+/// Rosters whose passwords can be shown again. Higher: up to five thousand passwords more in memory for each. Lower: of rosters
 /// that are imported in the same minutes the first one's are gone after its page was opened once.
 const MAX_ROSTERS: usize = 8;
 /// Longer: passwords stand longer on a page that was left open. Shorter: a reload while they are printed loses them.

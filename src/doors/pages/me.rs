@@ -350,6 +350,8 @@ pub(super) fn topic_name(t: Text, topic: NoticeTopic) -> &'static str {
         NoticeTopic::Storage => t.mail_storage(),
         NoticeTopic::IdleWarned => t.mail_idle_warned(),
         NoticeTopic::Course => t.mail_course(),
+        NoticeTopic::BreakGlass => t.mail_break_glass(),
+        NoticeTopic::Approval => t.mail_approval(),
         NoticeTopic::ReservationDecided => t.mail_reservation_decided(),
         NoticeTopic::Started => t.mail_started(),
         NoticeTopic::Ended => t.mail_ended(),

@@ -239,6 +239,18 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             t.notices_account_ends(clock.near(*at, now)),
             String::new(),
         ),
+        NoticeKind::ApprovalsWait(count) => (
+            "circle-check",
+            "warn",
+            t.notices_approvals_wait(*count),
+            String::new(),
+        ),
+        NoticeKind::BreakGlass { by, reason } => (
+            "key-round",
+            "warn",
+            t.notices_break_glass(by.as_str()),
+            reason.clone(),
+        ),
         NoticeKind::Preempted => (
             "circle-stop",
             "warn",
@@ -277,9 +289,11 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             (NoticeKind::LimitRaised(..), ..) => Some("/me".to_owned()),
             (NoticeKind::AccountEnds(_), ..) => Some("/me".to_owned()),
             (NoticeKind::SignUpsWait(_), ..) => Some("/sign-ups".to_owned()),
+            (NoticeKind::ApprovalsWait(_), ..) => Some("/approvals".to_owned()),
             (NoticeKind::StorageWarned(_) | NoticeKind::FolderOffered(_), ..) => {
                 Some("/folders".to_owned())
             }
+            (NoticeKind::BreakGlass { .. }, ..) => Some("/break-glass".to_owned()),
             (about, None, Some(_)) if is_of_course(about) => Some("/courses".to_owned()),
             (_, Some(session), Some(_)) => Some(format!("/sessions/{session}")),
             _ => None,
@@ -290,6 +304,7 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             (NoticeKind::LimitRaised(limits, _), _) => raised(t, limits),
             (NoticeKind::AccountEnds(_), _) => t.users_account().to_owned(),
             (NoticeKind::SignUpsWait(_), _) => t.sign_ups_title().to_owned(),
+            (NoticeKind::ApprovalsWait(_), _) => t.approvals_title().to_owned(),
             (_, Some(name)) => name.clone(),
             (_, None) => t.notices_deleted().to_owned(),
         },

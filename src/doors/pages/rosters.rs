@@ -93,6 +93,7 @@ pub struct ShownRow {
     pub email: String,
     pub project: String,
     pub role: String,
+    pub policy: String,
     pub until: String,
     pub tone: &'static str,
     pub action: &'static str,
@@ -249,7 +250,7 @@ async fn plan(
 }
 
 fn cut() -> Refusal {
-    refusals::roster_too_large(2, 1_000)
+    refusals::roster_too_large(2, 5_000)
 }
 
 /// The plan of a file, below the refusal where there is one.
@@ -354,6 +355,7 @@ fn shown_row(visit: &RequestContext, row: &RosterRow) -> ShownRow {
         email: row.email.clone(),
         project: row.project.clone(),
         role: role_name(t, row.role).to_owned(),
+        policy: row.policy.clone(),
         until: row
             .expires_at
             .map_or_else(String::new, |at| visit.clock.last_day(at)),

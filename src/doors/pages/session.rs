@@ -22,6 +22,7 @@ use rules::workload::container::{MAIN, index_of, role};
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
+use server::actions::break_glass::{self, SessionEntry};
 use server::actions::session_detail;
 use server::actions::sessions::{self, NodeOverview};
 use server::actions::users::ssh_keys;
@@ -107,6 +108,8 @@ pub struct SessionDetailPage {
     /// Why there is no terminal, and no list of processes, in two sentences each.
     pub no_terminal: (&'static str, &'static str),
     pub no_processes: (&'static str, &'static str),
+    /// Its reader may enter it with a reason.
+    pub by_reason: bool,
     /// The terminal is the session's own shell, which outlives the page.
     pub own_shell: bool,
     /// Where the same is of each of its containers, its name, and whether it is the one that is shown; empty for one.
@@ -404,9 +407,8 @@ async fn read_one(
     let peak = samples.iter().map(|sample| sample.memory).max();
     let scope = session.scope();
     let may_write = may(&caller.subject, Right::SessionsWrite, &scope).is_ok();
-    // The variables of a session are its owner's.
-    let is_closed = session.own_variables && session.owner.id != caller.subject.user;
-    let may_enter = !is_closed && may(&caller.subject, Right::SessionsEnter, &scope).is_ok();
+    let entry = break_glass::entry(server, caller, session.id).await?;
+    let may_enter = entry == SessionEntry::Open;
     let attachable = running && !session.paused && may_enter;
     let program = match attachable {
         true => console.program.digest().await,
@@ -513,6 +515,7 @@ async fn read_one(
         attachable,
         no_terminal: no_terminal(t, &session, may_enter),
         no_processes: no_processes(t, &session, may_enter),
+        by_reason: running && entry == SessionEntry::BreakGlass,
         own_shell: session.kind == SessionKind::Interactive,
         waiting: (session.state == SessionState::Pending)
             .then(|| presenter::wait(t, clock, &why, devices.policy, now)),

@@ -8,6 +8,7 @@ use rules::refusals;
 use russh::server::Msg;
 use russh::{Channel, ChannelMsg, ChannelReadHalf, ChannelWriteHalf, Sig};
 use server::Failure;
+use server::access::Lease;
 use server::actions::idle_rules::{IdleWarnings, Inside};
 
 use super::ahead::{AheadSender, ahead};
@@ -181,9 +182,10 @@ pub(super) async fn serve(seat: ChannelSeat, channel: Channel<Msg>) {
         () = seat.ended() => return,
     };
     match started {
-        Ok((stream, inside)) => {
+        Ok((stream, inside, over)) => {
             tokio::select! {
                 () = carry(&seat, read, &write, stream, inside, on_terminal) => {}
+                _ = over => {}
                 () = seat.ended() => {}
             }
         }
@@ -203,7 +205,7 @@ async fn start(
     seat: &ChannelSeat,
     asked: AskedProgram,
     kind: ProgramKind,
-) -> Result<(TermStream, Option<Inside>), Failure> {
+) -> Result<(TermStream, Option<Inside>, Lease), Failure> {
     let request = asked.request(kind)?;
     let entered = seat.enter().await?;
     let stream = seat
@@ -211,7 +213,7 @@ async fn start(
         .streams
         .exec(entered.container, request)
         .await?;
-    Ok((stream, entered.inside))
+    Ok((stream, entered.inside, entered.over))
 }
 
 /// Carries a program both ways. The two directions do not wait for each other.

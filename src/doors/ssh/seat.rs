@@ -8,7 +8,8 @@ use rules::names::{ContainerName, SessionName};
 use rules::refusals;
 use russh::server::ChannelOpenHandle;
 use server::Failure;
-use server::access::{self, Caller};
+use server::access::{self, Caller, Lease};
+use server::actions::break_glass::withdrawn;
 use server::actions::idle_rules::Inside;
 use server::actions::sessions;
 use server::routes;
@@ -55,6 +56,8 @@ pub(super) struct EnteredSession {
     pub(super) name: SessionName,
     /// Counts who is inside, for rules of idle sessions; None for a container, which is not its user.
     pub(super) inside: Option<Inside>,
+    /// Ready once the caller may be there no longer.
+    pub(super) over: Lease,
 }
 
 impl ChannelSeat {
@@ -77,6 +80,7 @@ impl ChannelSeat {
                     container: *container,
                     inside: None,
                     name: name.clone(),
+                    over: Box::pin(std::future::pending()),
                 });
             }
         };
@@ -88,6 +92,7 @@ impl ChannelSeat {
         Ok(EnteredSession {
             container: ticket.container,
             inside: Some(Inside::of(server, ticket.container)),
+            over: withdrawn(server, caller, ticket.session),
             name: ticket.name,
         })
     }

@@ -50,7 +50,7 @@ pub(super) async fn serve(
         opened = open(&seat, host, port) => opened,
         () = seat.ended() => return,
     };
-    let (stream, entered) = match opened {
+    let (stream, mut entered) = match opened {
         Ok(opened) => opened,
         Err(why) => return reply.reject(why).await,
     };
@@ -59,6 +59,7 @@ pub(super) async fn serve(
     let over = routes::has_ended(&seat.context.server, entered.container);
     tokio::select! {
         () = carry(read, &write, stream, &seat.ahead, over) => {}
+        _ = &mut entered.over => {}
         () = seat.ended() => {}
     }
     // Until here its user was inside.

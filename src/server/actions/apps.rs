@@ -22,14 +22,14 @@ use rules::app_services::{
     RUNTIME_LABEL, SERVICES_LABEL, ServiceFiles, ServiceSource, apps_of_services, service_name,
 };
 use rules::names::{ContainerName, SessionId};
-use rules::permissions::{Permission, may};
+use rules::permissions::Permission;
 use rules::refusal::{Refusal, RefusalKind};
 use rules::refusals;
 use rules::session::{Session, SessionEnvironment, SessionState};
 use rules::units::Timestamp;
 
 use super::allowed;
-use super::sessions::find::{find, keep_variables_own};
+use super::sessions::find::{check_entry, find_to_enter};
 use crate::access::{Caller, new_app_ticket, repeated};
 use crate::app_starts::{AppCommands, AppProgress, AppStart, answers, listens};
 use crate::catalog::app_shares::AppShareRecord;
@@ -232,10 +232,10 @@ pub async fn at_port(
         let at = view.app_port(port)?.ok_or_else(missing)?;
         let session = at.session.ok_or_else(missing)?;
         let row = view.session(session)?.ok_or_else(missing)?;
-        if may(&caller.subject, Permission::SessionsEnter, &row.scope()).is_ok()
-            && keep_variables_own(caller, Permission::SessionsEnter, &row).is_ok()
-        {
-            return Ok(Some((session, at.app)));
+        match check_entry(view, caller, &row, now) {
+            Ok(()) => return Ok(Some((session, at.app))),
+            Err(Failure::Refusal(_)) => {}
+            Err(fault) => return Err(fault),
         }
         match may_open(view, caller, &row, &at.app, now) {
             Ok(()) => Ok(None),
@@ -284,11 +284,18 @@ pub async fn withdrawn(
     loop {
         revision.borrow_and_update();
         let now = server.clock().now();
-        let looked = server
-            .catalog()
-            .read_now("look at an open app", |view| entered(view, caller, at, now));
+        let looked = server.catalog().read_now("look at an open app", |view| {
+            let session = entered(view, caller, at, now)?;
+            let look = view.open_break_glass(caller.subject.user, session.id.0)?;
+            Ok((session, look.map(|look| look.ends_at)))
+        });
+        let mut wait = MAX_WAIT;
         match looked {
-            Ok(session) if session.container() == container => {}
+            Ok((session, end)) if session.container() == container => {
+                if let Some(end) = end.filter(|end| now < *end) {
+                    wait = wait.min(Duration::from_millis(end.millis_since(now)));
+                }
+            }
             Ok(_) => return refusals::app_session_not_running(),
             Err(Failure::Refusal(refusal)) if refusal.kind != RefusalKind::Unavailable => {
                 return refusal;
@@ -296,8 +303,8 @@ pub async fn withdrawn(
             // A disk that stutters closes no notebook; the next look tells.
             Err(_) => {}
         }
-        // A share ends by the clock.
-        match tokio::time::timeout(MAX_WAIT, revision.changed()).await {
+        // A share ends by the clock, and so does an administrator's look.
+        match tokio::time::timeout(wait, revision.changed()).await {
             Ok(Ok(())) => tokio::time::sleep(GATHER).await,
             Ok(Err(_)) => return refusals::server_stopping(),
             Err(_) => {}
@@ -337,12 +344,7 @@ fn may_open(
     app: &AppChoice,
     now: Timestamp,
 ) -> Result<(), Failure> {
-    let by_right = find(
-        view,
-        caller,
-        Permission::SessionsEnter,
-        &session.id.to_string(),
-    );
+    let by_right = find_to_enter(view, caller, &session.id.to_string(), now);
     let refusal = match by_right {
         Ok(_) => return Ok(()),
         Err(Failure::Refusal(refusal)) => refusal,
@@ -361,10 +363,11 @@ fn may_open(
 }
 
 fn session_to_enter(server: &Server, caller: &Caller, id: &str) -> Result<Session, Failure> {
+    let now = server.clock().now();
     server
         .catalog()
         .read_now("look at apps of a session", |view| {
-            find(view, caller, Permission::SessionsEnter, id)
+            find_to_enter(view, caller, id, now)
         })
 }
 

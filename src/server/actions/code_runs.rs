@@ -7,14 +7,13 @@ use api::code_runs::{CodeMode, CodeRun, CodeRunRequest, CodeRunStatus};
 use base::link::streams::Streams;
 use rules::code_run::{BatchStep, CodeLanguage, MAX_CODE_BYTES, MAX_RUN_BYTES, MAX_RUN_ID};
 use rules::names::{ContainerName, SessionId};
-use rules::permissions::Permission;
 use rules::refusal::{Refusal, RefusalKind};
 use rules::session::SessionState;
 use rules::{notices, refusals};
 
 use super::idle_rules::Inside;
 use super::sessions;
-use super::sessions::find::find;
+use super::sessions::find::find_to_enter;
 use crate::access::{Caller, lease};
 use crate::code_runs::{InterpreterKey, RunAnswer, RunStanding, Withdrawal};
 use crate::{Failure, Server};
@@ -195,18 +194,22 @@ async fn withdrawn(
     let mut revision = server.catalog().revision();
     loop {
         revision.borrow_and_update();
+        let now = server.clock().now();
         let looked = server
             .catalog()
             .read_now("look at a session that runs code", |view| {
-                find(
-                    view,
-                    caller,
-                    Permission::SessionsEnter,
-                    &session.to_string(),
-                )
+                let row = find_to_enter(view, caller, &session.to_string(), now)?;
+                let look = view.open_break_glass(caller.subject.user, row.id.0)?;
+                Ok((row, look.map(|look| look.ends_at)))
             });
+        let mut left = None;
         match looked {
-            Ok(row) if row.state() == SessionState::Running && row.container() == container => {}
+            Ok((row, end))
+                if row.state() == SessionState::Running && row.container() == container =>
+            {
+                let end = end.filter(|end| now < *end);
+                left = end.map(|end| Duration::from_millis(end.millis_since(now)));
+            }
             Ok(_) => return refusals::code_session_not_running(),
             Err(Failure::Refusal(refusal)) if refusal.kind != RefusalKind::Unavailable => {
                 return refusal;
@@ -214,9 +217,19 @@ async fn withdrawn(
             // A disk that stutters ends no interpreter; the next look tells.
             Err(_) => {}
         }
-        match revision.changed().await {
-            Ok(()) => tokio::time::sleep(GATHER).await,
-            Err(_) => return refusals::server_stopping(),
+        // An administrator's look ends by the clock.
+        let over = async {
+            match left {
+                Some(left) => tokio::time::sleep(left).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = revision.changed() => match changed {
+                Ok(()) => tokio::time::sleep(GATHER).await,
+                Err(_) => return refusals::server_stopping(),
+            },
+            () = over => {}
         }
     }
 }

@@ -5,18 +5,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::courses::{
-    AttendanceView, CourseActView, CourseExtensionBody, CourseMemberView, CourseMessageBody,
-    CoursePatchBody, CourseStartBody, CourseStopBody, CourseView, MemberStanding, NewCourseBody,
-    RefusedMemberView,
+    AttendanceView, CourseActView, CourseExtensionBody, CourseHandOutBody, CourseMemberView,
+    CourseMessageBody, CoursePatchBody, CourseSlotBody, CourseStartBody, CourseStopBody,
+    CourseView, MemberStanding, NewCourseBody, RefusedMemberView,
 };
+use api::folders::{FolderShareView, NewFolderShareBody};
+use api::reservations::{NewReservationBody, ReservationView};
 use api::sessions::{LaunchRequest, Owner};
 use jiff::tz::TimeZone;
 use rules::course::{
     Course, CourseState, MAX_EXTENSION_MINUTES, course_message, course_rules, course_title,
     pause_messages, term,
 };
+use rules::folder_rights::FolderRight;
 use rules::grants::GrantRole;
-use rules::names::{CourseId, ResourceGroupId, SessionId, TenantName, UserId};
+use rules::names::{CourseId, ReservationId, ResourceGroupId, SessionId, TenantName, UserId};
 use rules::permissions::{Permission, Subject, may, reach};
 use rules::placement::{self, Decision, QueueCauses};
 use rules::reason::Reason;
@@ -25,12 +28,15 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use rules::session::{DesiredState, Outcome, Session, SessionState};
 use rules::tenancy::TenantState;
+use rules::timetable::slot_times;
 use rules::units::Timestamp;
 use rules::workload::validate::ImageChoice;
 use rules::world::ClusterSnapshot;
 
 use super::budgets;
+use super::folders::sharing;
 use super::notices::MAX_SHOWN;
+use super::reservations::{self, Booking, booked};
 use super::sessions::{LaunchForMembers, cause_word, extend_row};
 use super::tenancy::find_project;
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
@@ -47,6 +53,9 @@ const MAX_COURSES: usize = 50;
 /// Members for whom one request starts sessions, and sessions that it stops or extends: one commit each. Higher: who
 /// clicks meanwhile waits for it. Lower: a large course takes several requests.
 const MAX_MEMBERS_AT_ONCE: usize = 500;
+
+/// Letters of the name of a course that the names of its reservations begin with. Higher: with day and time they are no names.
+const MAX_SLOT_PREFIX: usize = 40;
 
 /// Messages that a member is sent within a day by the courses of one project. Higher: they hide from the member what else
 /// happened, of which a page shows the newest. Lower: a class of a day is not told each of its steps.
@@ -302,11 +311,115 @@ pub async fn remove(server: &Server, caller: &Caller, which: &str) -> Result<(),
                 let refusal = refusals::course_kept(&course.name, course.state.word());
                 return Err(refusal.into());
             }
+            rows.cancel_slots(course.id)?;
             rows.forget_course(course.id)?;
             let told = told(&course);
             rows.note_course(caller.name.as_str(), &course, "course.removed", &told, "")
         })
         .await
+}
+
+/// Books a weekly time of a course for its project: from the first such day that is left of the term, until the term ends.
+/// What is left of it is cancelled when the course ends. For a lead what is beyond the quota of the project is a request.
+///
+/// Errors: `course.not-found`, `course.ambiguous`, `course.not-on` for one that ended, `course.slot-day`, `course.slot-time`,
+/// `course.slot-outside`; those of `reservations::book`.
+pub async fn book_slot(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    asked: CourseSlotBody,
+    key: Option<IdempotencyKey>,
+) -> Result<Once<ReservationView>, Failure> {
+    somewhere(caller, Permission::ProjectsWrite)?;
+    let key = own_key(caller, key)?;
+    let now = server.clock().now();
+    let course = server.catalog().read_now("look at a course", |view| {
+        Ok(find_to_teach(view, caller, which)?.course)
+    })?;
+    if matches!(course.state, CourseState::Closed | CourseState::Archived) {
+        let refusal = refusals::course_not_on(&course.name, course.state.word());
+        return Err(refusal.into());
+    }
+    let zone = zone_of(&course.time_zone, None)?;
+    let term = (course.from, course.to);
+    let slot = slot_times(&asked.day, &asked.from, &asked.to, term, &zone, now)?;
+    let begins: String = slot.from.chars().rev().take(5).collect();
+    let begins: String = begins.chars().rev().filter(|c| *c != ':').collect();
+    // As long as a name may be.
+    let of: String = course.name.as_str().chars().take(MAX_SLOT_PREFIX).collect();
+    let day = asked.day.trim().to_lowercase();
+    let body = NewReservationBody {
+        name: format!("{of}-{day}-{begins}"),
+        project: Some(course.project.to_string()),
+        resources: asked.resources,
+        from: slot.from,
+        to: slot.to,
+        repeats: Some(slot.repeats),
+        time_zone: Some(course.time_zone.clone()),
+        skip_holidays: asked.skip_holidays,
+        ..NewReservationBody::default()
+    };
+    let booking = Booking::read(server, caller, body)?;
+    let caller = caller.clone();
+    server
+        .catalog()
+        .write(Lane::Requests, "book a time of a course", move |rows| {
+            once(rows, key.as_ref(), || {
+                let view = booked(rows, &caller, booking)?;
+                rows.put_course_slot(course.id, ReservationId(view.id))?;
+                Ok(view)
+            })
+        })
+        .await
+}
+
+/// Hands a folder out: all members of the project of a course read it until the term ends, and mount it read-only. What a
+/// project owns its members have already.
+///
+/// Errors: `course.not-found`, `course.ambiguous`, `course.not-on`; those of sharing a folder.
+pub async fn hand_out(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    asked: CourseHandOutBody,
+    key: Option<IdempotencyKey>,
+) -> Result<Once<FolderShareView>, Failure> {
+    somewhere(caller, Permission::ProjectsWrite)?;
+    let now = server.clock().now();
+    let record = server.catalog().read_now("look at a course", |view| {
+        let record = find_to_teach(view, caller, which)?;
+        refuse_draft(&record.course)?;
+        refuse_off(&record.course, now)?;
+        Ok(record)
+    })?;
+    // A project of the same name in the domain of the caller, whose the folder is, is another one.
+    if record.course.domain != caller.subject.domain {
+        return Err(refusals::folder_share_unknown().at("/folder").into());
+    }
+    let share = NewFolderShareBody {
+        user: None,
+        project: Some(record.project_name),
+        right: Some(FolderRight::Ro),
+        until: Some(record.course.to),
+    };
+    sharing::create(server, caller, &asked.folder, share, key).await
+}
+
+/// The reservations of the timetable of a course, as long as they are remembered; for who sees the course.
+///
+/// Errors: `course.not-found`, `course.ambiguous`.
+pub async fn timetable(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+) -> Result<Vec<ReservationView>, Failure> {
+    allowed(caller, Permission::ProjectsRead)?;
+    server.catalog().read_now("list times of a course", |view| {
+        let course = find(view, caller, which)?.course;
+        let slots = view.course_slots(course.id)?.into_iter();
+        slots.map(|id| reservations::again(view, id)).collect()
+    })
 }
 
 /// The members of a course but for its teachers, by name, each with how they stand. For its teachers.

@@ -22,11 +22,13 @@ use rules::users::ACCOUNT_WARNING_SECONDS;
 
 use super::allowed;
 use super::folders::sharing;
+use super::four_eyes;
 use super::reservations::open_requests;
 use super::resource_groups::seen_ids;
 use super::sign_ups;
 use crate::access::Caller;
 use crate::catalog::allowances::AllowanceRecord;
+use crate::catalog::break_glass::{FOLDER_OPENED, SESSION_OPENED};
 use crate::catalog::budgets::{self, BudgetRecord};
 use crate::catalog::courses;
 use crate::catalog::events::EventRow;
@@ -87,6 +89,8 @@ impl OwnNotice {
             NoticeKind::WillEnd(_) | NoticeKind::AccountEnds(_) => NoticeTopic::WillEnd,
             NoticeKind::SignUpsWait(_) => NoticeTopic::SignUp,
             NoticeKind::Maintenance(_) => NoticeTopic::Maintenance,
+            NoticeKind::BreakGlass { .. } => NoticeTopic::BreakGlass,
+            NoticeKind::ApprovalsWait(_) => NoticeTopic::Approval,
         }
     }
 }
@@ -138,6 +142,13 @@ pub enum NoticeKind {
     SignUpsWait(u64),
     /// A node takes no new sessions.
     Maintenance(OwnMaintenance),
+    /// So many acts of other administrators wait, and the reader decides.
+    ApprovalsWait(u64),
+    /// This administrator looks into it, for this reason.
+    BreakGlass {
+        by: String,
+        reason: String,
+    },
 }
 
 /// What a user is told of a node in maintenance.
@@ -198,6 +209,8 @@ pub(crate) fn of(
     }));
     let requests = sign_ups::waiting_requests(view, caller)?;
     all.extend(requests.map(|one| sign_ups_wait(one, read_at)));
+    let acts = four_eyes::waiting_for(view, caller, now)?;
+    all.extend(acts.map(|one| approvals_wait(one, read_at)));
     let account = account_end(view, user, now)?;
     all.extend(account.map(|end| account_ends(end, read_at)));
     let offers = sharing::offers(view, caller, now)?.into_iter();
@@ -291,6 +304,19 @@ fn sign_ups_wait((count, newest): (u64, Timestamp), read_at: Timestamp) -> OwnNo
         event: None,
         at: newest,
         about: NoticeKind::SignUpsWait(count),
+        session: None,
+        name: None,
+        unread: newest > read_at,
+    }
+}
+
+/// Told while acts wait; new until the newest of them was read.
+fn approvals_wait((count, newest): (u64, Timestamp), read_at: Timestamp) -> OwnNotice {
+    OwnNotice {
+        key: format!("approvals {newest}"),
+        event: None,
+        at: newest,
+        about: NoticeKind::ApprovalsWait(count),
         session: None,
         name: None,
         unread: newest > read_at,
@@ -397,7 +423,17 @@ fn view(notice: OwnNotice) -> NoticeView {
         NoticeKind::SignUpsWait(count) => {
             (NoticeWord::SignUpsWait, None, None, Some(count.to_string()))
         }
+        NoticeKind::ApprovalsWait(count) => (
+            NoticeWord::ApprovalsWait,
+            None,
+            None,
+            Some(count.to_string()),
+        ),
         NoticeKind::Maintenance(of) => (NoticeWord::Maintenance, None, None, Some(of.message)),
+        NoticeKind::BreakGlass { by, reason } => {
+            let told = format!("{by}: {reason}");
+            (NoticeWord::BreakGlass, None, None, Some(told))
+        }
     };
     NoticeView {
         at: notice.at,
@@ -442,8 +478,10 @@ pub fn unread(server: &Server, caller: &Caller) -> u64 {
         let account = u64::from(account.is_some_and(|end| is_account_end_new(end, read_at)));
         let requests = sign_ups::waiting_requests(view, caller)?;
         let requests = u64::from(requests.is_some_and(|(_, newest)| newest > read_at));
+        let acts = four_eyes::waiting_for(view, caller, now)?;
+        let acts = u64::from(acts.is_some_and(|(_, newest)| newest > read_at));
         let told = count + asked + requests + warned + storage + raised + account + offers + closed;
-        let all = told + new.count() as u64;
+        let all = told + acts + new.count() as u64;
         Ok(all.min(u64::from(MAX_COUNTED)))
     });
     // A count is no reason to refuse a page; the fault shows where it matters.
@@ -512,7 +550,15 @@ fn decided(row: &ToldEventRow) -> Option<NoticeKind> {
         reservations::REFUSED => Some(NoticeKind::ReservationRefused(why())),
         reservations::EXPIRED => Some(NoticeKind::ReservationExpired),
         courses::MESSAGE => Some(NoticeKind::CourseMessage(why())),
+        FOLDER_OPENED => Some(looked_into(&row.event)),
         _ => None,
+    }
+}
+
+fn looked_into(event: &EventRow) -> NoticeKind {
+    NoticeKind::BreakGlass {
+        by: event.actor.clone(),
+        reason: event.after.clone(),
     }
 }
 
@@ -655,6 +701,7 @@ fn happened(row: ToldEventRow, read: u64, is_newest: bool) -> OwnNotice {
                 let ends = Timestamp::parse(&event.after).unwrap_or(event.at);
                 NoticeKind::CourseWarned(ends)
             }
+            SESSION_OPENED => looked_into(&event),
             rules::codes::SESSION_IDLE => NoticeKind::FoundIdle,
             rules::codes::SESSION_PREEMPTED => NoticeKind::Preempted,
             _ if cancelled => NoticeKind::Cancelled,

@@ -16,11 +16,14 @@ use rules::refusals;
 use rules::resources::MIN_DISK;
 use rules::storage::MIN_FOLDER_BYTES;
 use rules::tenancy::Scope;
+use rules::units::GpuShare;
+use rules::users::User;
 use rules::workload::precedence::MAX_PRIORITY;
 use rules::workload::validate::check_run_seconds;
 use uuid::Uuid;
 
 use super::accounts::find as find_user;
+use super::four_eyes::{PendingAct, hold, kept};
 use super::tenancy::{find_domain, find_project, project_for_launch};
 use super::{allowed, budgets, sessions, somewhere};
 use crate::access::Caller;
@@ -67,8 +70,11 @@ pub async fn create(
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
     let (name, limits) = (name_of(&asked.name)?, limits_of(asked.limits)?);
     let egress = asked.egress.read()?;
-    let actor = caller.name.clone();
-    server
+    let act = PendingAct::PolicyCreate {
+        asked: asked.clone(),
+    };
+    let (by, held) = (caller.clone(), act.clone());
+    let made = server
         .catalog()
         .write(Lane::Requests, "make a policy", move |rows| {
             if let Some(full) = no_room(rows.policies()?.len()) {
@@ -86,10 +92,12 @@ pub async fn create(
             };
             rows.insert_policy(&policy)?;
             let told = told(&policy);
-            note(rows, actor.as_str(), &policy, "policy.added", "", &told)?;
+            note(rows, by.name.as_str(), &policy, "policy.added", "", &told)?;
+            hold(rows, &by, &held)?;
             show(rows, policy)
         })
-        .await
+        .await;
+    kept(server, caller, made, &act).await
 }
 
 /// Changes a policy's name or limits. What runs goes on. Sums hold at once, also for what waits; limits of one session
@@ -104,16 +112,24 @@ pub async fn change(
     if_match: Option<u64>,
 ) -> Result<PolicyView, Failure> {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
+    let act = PendingAct::PolicyChange {
+        which: which.to_owned(),
+        patch: patch.clone(),
+        if_match,
+        to: None,
+    };
     let wanted = PolicyChange::read(patch, if_match)?;
-    let (actor, which) = (caller.name.clone(), which.to_owned());
-    server
+    let (by, which, held) = (caller.clone(), which.to_owned(), act.clone());
+    let changed = server
         .catalog()
         .write(Lane::Requests, "change a policy", move |rows| {
             let policy = find(rows, &which)?;
-            let changed = changed(rows, actor.as_str(), policy, wanted)?;
+            let changed = changed(rows, by.name.as_str(), policy, wanted)?;
+            hold(rows, &by, &held)?;
             show(rows, changed)
         })
-        .await
+        .await;
+    kept(server, caller, changed, &act).await
 }
 
 /// Changes a policy and attaches it, both or neither.
@@ -128,16 +144,25 @@ pub async fn change_and_attach(
     to: PolicyUseBody,
 ) -> Result<PolicyView, Failure> {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
+    let act = PendingAct::PolicyChange {
+        which: which.to_owned(),
+        patch: patch.clone(),
+        if_match,
+        to: Some(to.clone()),
+    };
     let wanted = PolicyChange::read(patch, if_match)?;
-    let (caller, which) = (caller.clone(), which.to_owned());
-    server
+    let (by, which, held) = (caller.clone(), which.to_owned(), act.clone());
+    let done = server
         .catalog()
         .write(Lane::Requests, "change and attach a policy", move |rows| {
             let policy = find(rows, &which)?;
-            let changed = changed(rows, caller.name.as_str(), policy, wanted)?;
-            attached(rows, &caller, changed, &to)
+            let changed = changed(rows, by.name.as_str(), policy, wanted)?;
+            let done = attached(rows, &by, changed, &to)?;
+            hold(rows, &by, &held)?;
+            Ok(done)
         })
-        .await
+        .await;
+    kept(server, caller, done, &act).await
 }
 
 /// What a patch says, read; nothing of the catalog is known yet.
@@ -212,8 +237,11 @@ fn changed(
 /// Removes a policy that is attached to nothing. Errors: `policy.not-found`, `policy.in-use`.
 pub async fn remove(server: &Server, caller: &Caller, which: &str) -> Result<(), Failure> {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
-    let (actor, which) = (caller.name.clone(), which.to_owned());
-    server
+    let act = PendingAct::PolicyRemove {
+        which: which.to_owned(),
+    };
+    let (by, which, held) = (caller.clone(), which.to_owned(), act.clone());
+    let removed = server
         .catalog()
         .write(Lane::Requests, "remove a policy", move |rows| {
             let policy = find(rows, &which)?;
@@ -223,9 +251,11 @@ pub async fn remove(server: &Server, caller: &Caller, which: &str) -> Result<(),
             }
             rows.forget_policy(policy.id)?;
             let told = told(&policy);
-            note(rows, actor.as_str(), &policy, "policy.removed", &told, "")
+            note(rows, by.name.as_str(), &policy, "policy.removed", &told, "")?;
+            hold(rows, &by, &held)
         })
-        .await
+        .await;
+    kept(server, caller, removed, &act).await
 }
 
 /// Attaches a policy to the site, a domain, a project, each of its members or a user, in the place of the one that was there.
@@ -238,14 +268,21 @@ pub async fn attach(
     to: PolicyUseBody,
 ) -> Result<PolicyView, Failure> {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
-    let (caller, which) = (caller.clone(), which.to_owned());
-    server
+    let act = PendingAct::PolicyAttach {
+        which: which.to_owned(),
+        to: to.clone(),
+    };
+    let (by, which, held) = (caller.clone(), which.to_owned(), act.clone());
+    let done = server
         .catalog()
         .write(Lane::Requests, "attach a policy", move |rows| {
             let policy = find(rows, &which)?;
-            attached(rows, &caller, policy, &to)
+            let done = attached(rows, &by, policy, &to)?;
+            hold(rows, &by, &held)?;
+            Ok(done)
         })
-        .await
+        .await;
+    kept(server, caller, done, &act).await
 }
 
 fn attached(
@@ -281,29 +318,105 @@ pub async fn detach(
     subject_name: Option<String>,
 ) -> Result<PolicyView, Failure> {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
+    let act = PendingAct::PolicyDetach {
+        which: which.to_owned(),
+        level,
+        subject: subject_name.clone(),
+    };
     let from = PolicyUseBody {
         level: level.ok_or_else(|| refusals::policy_level_unknown().at("/level"))?,
         subject: subject_name,
     };
-    let (caller, which) = (caller.clone(), which.to_owned());
-    server
+    let (by, which, held) = (caller.clone(), which.to_owned(), act.clone());
+    let done = server
         .catalog()
         .write(Lane::Requests, "detach a policy", move |rows| {
             let policy = find(rows, &which)?;
-            let (subject, whose) = subject(rows, &caller, &from)?;
+            let (subject, whose) = subject(rows, &by, &from)?;
             let uses = uses_of(rows, policy.id)?;
             let there = |one: &PolicyUseView| one.level == from.level && one.id == subject;
             if !uses.iter().any(there) {
                 return Err(refusals::policy_not_attached().into());
             }
             rows.forget_policy_use(from.level, subject)?;
-            narrow_networks(rows, caller.name.as_str())?;
+            narrow_networks(rows, by.name.as_str())?;
             let told = place(from.level, &whose);
-            let actor = caller.name.as_str();
+            let actor = by.name.as_str();
             note(rows, actor, &policy, "policy.detached", &told, "")?;
+            hold(rows, &by, &held)?;
             show(rows, policy)
         })
-        .await
+        .await;
+    kept(server, caller, done, &act).await
+}
+
+/// Makes the policy that bounds GPUs and nothing else.
+///
+/// Errors: `policy.name-taken`.
+pub(super) fn make_for_gpu(
+    rows: &Rows<'_>,
+    actor: &str,
+    name: String,
+    gpu: GpuShare,
+) -> Result<PolicyRecord, Failure> {
+    let policy = PolicyRecord {
+        id: PolicyId::make(rows.now, base::observe::random()),
+        name,
+        limits: PolicyLimits {
+            gpu: Some(u64::from(gpu.0)),
+            ..PolicyLimits::NONE
+        },
+        egress: None,
+        sudo: false,
+        no_inner_door: false,
+        no_home: false,
+        generation: 1,
+    };
+    rows.insert_policy(&policy)?;
+    note(rows, actor, &policy, "policy.added", "", &told(&policy))?;
+    Ok(policy)
+}
+
+/// Attaches a policy to an account in the place of `replaced`, or takes that one away. After the last of several
+/// `narrow_networks` is due.
+pub(super) fn put_on_user(
+    rows: &Rows<'_>,
+    actor: &str,
+    policy: Option<PolicyId>,
+    replaced: Option<PolicyId>,
+    user: &User,
+) -> Result<(), Failure> {
+    let of = |id: Option<PolicyId>| match id {
+        Some(id) => find(rows, &id.to_string()).map(Some),
+        None => Ok(None),
+    };
+    let (policy, replaced) = (of(policy)?, of(replaced)?);
+    let (UserId(id), told) = (user.id, place(PolicyLevel::User, user.name.as_str()));
+    match (policy, replaced) {
+        (Some(policy), replaced) => {
+            rows.put_policy_use(PolicyLevel::User, Some(id), policy.id)?;
+            let before = replaced.map_or_else(String::new, |one| one.name);
+            note(rows, actor, &policy, "policy.attached", &before, &told)
+        }
+        (None, Some(replaced)) => {
+            rows.forget_policy_use(PolicyLevel::User, Some(id))?;
+            note(rows, actor, &replaced, "policy.detached", &told, "")
+        }
+        (None, None) => Ok(()),
+    }
+}
+
+/// Removes a policy that is as it was made and attached to nothing; another one stays.
+pub(super) fn forget_unused(rows: &Rows<'_>, actor: &str, policy: PolicyId) -> Result<(), Failure> {
+    let found = rows.policy_called(&policy.to_string())?;
+    let Some(policy) = found.filter(|one| one.generation == 1) else {
+        return Ok(());
+    };
+    if !uses_of(rows, policy.id)?.is_empty() {
+        return Ok(());
+    }
+    rows.forget_policy(policy.id)?;
+    note(rows, actor, &policy, "policy.removed", &told(&policy), "")
 }
 
 /// The limits that hold for a user in a project, each with the rule that it comes from and what is in use of it. The
@@ -355,7 +468,7 @@ pub async fn effective(
 
 /// Takes from each live session what the policies that hold for it list no more: its node closes those connections. Costs a
 /// visit of each live session, and a look at the policies of each that has a network.
-fn narrow_networks(rows: &Rows<'_>, actor: &str) -> Result<(), Failure> {
+pub(super) fn narrow_networks(rows: &Rows<'_>, actor: &str) -> Result<(), Failure> {
     let live = rows.live_sessions()?;
     for session in live.iter().filter(|session| session.egress.is_some()) {
         let subjects = PolicySubjects {

@@ -187,57 +187,99 @@ pub async fn book(
 ) -> Result<Once<ReservationView>, Failure> {
     somewhere(caller, Permission::ProjectsWrite)?;
     let key = own_key(caller, key)?;
-    let name = name_of(&asked.name)?;
-    let zone = zone_of(caller, asked.time_zone.as_deref())?;
-    let spans = times(&asked.from, &asked.to, &zone, asked.repeats.unwrap_or(1))?;
-    let (caller, notice) = (caller.clone(), notice_hours(server));
+    let booking = Booking::read(server, caller, asked)?;
+    let caller = caller.clone();
     server
         .catalog()
         .write(Lane::Requests, "book a reservation", move |rows| {
-            once(rows, key.as_ref(), || {
-                let (holder, domain) = holder_of(rows, &caller, &asked)?;
-                let mut record = ReservationRecord {
-                    id: ReservationId::make(rows.now, base::observe::random()),
-                    name,
-                    holder,
-                    domain,
-                    amount: asked.resources.into(),
-                    before: asked.before.unwrap_or(BeforeReservation::Drain),
-                    time_zone: name_of_zone(&zone),
-                    skips_holidays: asked.skip_holidays,
-                    asked_by: None,
-                    asked_at: None,
-                    reason: String::new(),
-                    generation: 1,
-                    asker_name: None,
-                    domain_name: None,
-                    project_name: None,
-                    user_name: None,
-                    times: Vec::new(),
-                };
-                refuse_taken(rows, &record)?;
-                let spans = without_holidays(rows, &record, &zone, spans)?;
-                refuse_occupied(rows, &record, &spans)?;
-                let state = state_of_new(rows, &caller, &record, &spans, notice)?;
-                let code = match state {
-                    ReservationState::Asked => "reservation.asked",
-                    _ => "reservation.booked",
-                };
-                if !may_grant(&caller) {
-                    record.asked_by = Some(caller.subject.user);
-                }
-                if state == ReservationState::Asked {
-                    record.asked_at = Some(rows.now);
-                }
-                rows.insert_reservation(&record)?;
-                rows.put_reservation_times(record.id, &spans, state)?;
-                rows.forget_ended_reservations(MAX_ENDED)?;
-                let after = told(record.amount, &spans);
-                note(rows, &caller, &record, code, "", &after)?;
-                again(rows, record.id)
-            })
+            once(rows, key.as_ref(), || booked(rows, &caller, booking))
         })
         .await
+}
+
+/// A booking whose times are read.
+pub(super) struct Booking {
+    asked: NewReservationBody,
+    name: TenantName,
+    zone: TimeZone,
+    spans: Vec<(Timestamp, Timestamp)>,
+    /// Hours before its start up to which a lead books without asking.
+    notice: u32,
+}
+
+impl Booking {
+    /// Errors: `reservation.name-invalid`, `time-zone.unknown`, those of the times.
+    pub(super) fn read(
+        server: &Server,
+        caller: &Caller,
+        asked: NewReservationBody,
+    ) -> Result<Self, Failure> {
+        let name = name_of(&asked.name)?;
+        let zone = zone_of(caller, asked.time_zone.as_deref())?;
+        let spans = times(&asked.from, &asked.to, &zone, asked.repeats.unwrap_or(1))?;
+        Ok(Self {
+            asked,
+            name,
+            zone,
+            spans,
+            notice: notice_hours(server),
+        })
+    }
+}
+
+/// Books inside a write. Errors: those of `book`.
+pub(super) fn booked(
+    rows: &Rows<'_>,
+    caller: &Caller,
+    booking: Booking,
+) -> Result<ReservationView, Failure> {
+    let Booking {
+        asked,
+        name,
+        zone,
+        spans,
+        notice,
+    } = booking;
+    let (holder, domain) = holder_of(rows, caller, &asked)?;
+    let mut record = ReservationRecord {
+        id: ReservationId::make(rows.now, base::observe::random()),
+        name,
+        holder,
+        domain,
+        amount: asked.resources.into(),
+        before: asked.before.unwrap_or(BeforeReservation::Drain),
+        time_zone: name_of_zone(&zone),
+        skips_holidays: asked.skip_holidays,
+        asked_by: None,
+        asked_at: None,
+        reason: String::new(),
+        generation: 1,
+        asker_name: None,
+        domain_name: None,
+        project_name: None,
+        user_name: None,
+        times: Vec::new(),
+    };
+    refuse_taken(rows, &record)?;
+    let spans = without_holidays(rows, &record, &zone, spans)?;
+    refuse_occupied(rows, &record, &spans)?;
+    let state = state_of_new(rows, caller, &record, &spans, notice)?;
+    let code = match state {
+        ReservationState::Asked => "reservation.asked",
+        _ => "reservation.booked",
+    };
+    if !may_grant(caller) {
+        record.asked_by = Some(caller.subject.user);
+    }
+    if state == ReservationState::Asked {
+        record.asked_at = Some(rows.now);
+    }
+    rows.insert_reservation(&record)?;
+    rows.put_reservation_times(record.id, &spans, state)?;
+    rows.forget_ended_reservations(MAX_ENDED)?;
+    let after = told(record.amount, &spans);
+    note(rows, caller, &record, code, "", &after)?;
+    again(rows, record.id)
 }
 
 /// Changes a reservation from its next time on; its holder stays, and so does a week that was warned of.
@@ -925,7 +967,10 @@ fn refuse_taken(rows: &Rows<'_>, record: &ReservationRecord) -> Result<(), Failu
     }
 }
 
-fn again(view: &ReadTransaction<'_>, id: ReservationId) -> Result<ReservationView, Failure> {
+pub(super) fn again(
+    view: &ReadTransaction<'_>,
+    id: ReservationId,
+) -> Result<ReservationView, Failure> {
     match view.reservation(id)? {
         Some(found) => shown(&found),
         None => Err(refusals::reservation_not_found().into()),

@@ -11,13 +11,14 @@ use api::secret::SecretText;
 use rules::grants::{GrantScope, HeldGrant};
 use rules::names::{EmailAddress, RosterId, UserId};
 use rules::permissions::{Permission, Subject, may};
+use rules::quota::PolicyLevel;
 use rules::refusals;
-use rules::tenancy::Project;
+use rules::tenancy::{Project, Scope};
 use rules::users::{Role, User};
 
 use super::accounts::{find, keep_an_administrator};
-use super::somewhere;
 use super::users::called;
+use super::{four_eyes, policies, somewhere};
 use crate::access::password::PasswordRules;
 use crate::access::{self, Caller, Via};
 use crate::catalog::events::NewEvent;
@@ -25,7 +26,7 @@ use crate::catalog::rosters::{RosterChange, RosterRecord};
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
 pub use plan::last_instant;
-use plan::{AccountNames, NewAccount, PlannedAct, PlannedRow};
+use plan::{AccountNames, NewAccount, PlannedAct, PlannedPolicy, PlannedRow, PolicyChoice};
 
 /// Rosters that a list shows, newest first.
 const MAX_LISTED: u32 = 50;
@@ -193,8 +194,9 @@ fn taken(
     };
     let mut changes = Vec::new();
     let mut passwords = passwords.into_iter();
-    for PlannedRow { act, .. } in planned {
-        match act {
+    let mut is_attached = false;
+    for PlannedRow { act, policy, .. } in planned {
+        let owner = match act {
             Some(PlannedAct::Create { account, member }) => {
                 let Some((password, hash)) = passwords.next() else {
                     return Err(refusals::roster_stale().into());
@@ -207,6 +209,7 @@ fn taken(
                     password: password.reveal().to_owned(),
                 });
                 changes.push(RosterChange::Created { user: user.id });
+                Some(user)
             }
             Some(PlannedAct::Join {
                 user,
@@ -219,8 +222,11 @@ fn taken(
                 rows.put_grant(user.id, &member)?;
                 note_member(rows, caller, &user, None, &member)?;
                 applied.joins += 1;
-                let user = user.id;
-                changes.push(RosterChange::Joined { user, member });
+                changes.push(RosterChange::Joined {
+                    user: user.id,
+                    member,
+                });
+                Some(user)
             }
             Some(PlannedAct::Change {
                 user,
@@ -229,9 +235,20 @@ fn taken(
             }) => {
                 changes.push(put(rows, caller, &user, renamed, member)?);
                 applied.changes += 1;
+                Some(user)
             }
-            Some(PlannedAct::Nothing) | None => applied.unchanged += 1,
+            Some(PlannedAct::Nothing) | None => {
+                applied.unchanged += 1;
+                None
+            }
+        };
+        if let (Some(user), Some(policy)) = (owner, policy) {
+            changes.push(attach(rows, caller, &user, policy)?);
+            is_attached = true;
         }
+    }
+    if is_attached {
+        policies::narrow_networks(rows, caller.name.as_str())?;
     }
     if changes.is_empty() {
         return Ok(applied);
@@ -308,6 +325,31 @@ fn put(
         full_name: [before.full_name.clone(), after.full_name.clone()],
         email: [text(before), text(&after)],
         member: members,
+    })
+}
+
+/// Attaches a policy to an account; makes it first where no row before did.
+fn attach(
+    rows: &Rows<'_>,
+    caller: &Caller,
+    user: &User,
+    PlannedPolicy { choice, replaces }: PlannedPolicy,
+) -> Result<RosterChange, Failure> {
+    let actor = caller.name.as_str();
+    let (found, made) = match choice {
+        PolicyChoice::Known(id) => (rows.policy_called(&id.to_string())?, false),
+        PolicyChoice::New { name, gpu } => match rows.policy_called(&name)? {
+            Some(made_before) => (Some(made_before), false),
+            None => (Some(policies::make_for_gpu(rows, actor, name, gpu)?), true),
+        },
+    };
+    let policy = found.ok_or_else(refusals::roster_stale)?;
+    policies::put_on_user(rows, actor, Some(policy.id), replaces, user)?;
+    Ok(RosterChange::Attached {
+        user: user.id,
+        before: replaces,
+        after: policy.id,
+        made,
     })
 }
 
@@ -399,6 +441,10 @@ pub async fn undo(server: &Server, caller: &Caller, id: &str) -> Result<RosterVi
             for change in roster.changes.iter().rev() {
                 take_back(rows, &caller, change)?;
             }
+            let is_attached = |one: &RosterChange| matches!(one, RosterChange::Attached { .. });
+            if roster.changes.iter().any(is_attached) {
+                policies::narrow_networks(rows, caller.name.as_str())?;
+            }
             rows.mark_roster_undone(roster.id)?;
             Ok(show(RosterRecord {
                 undone_at: Some(rows.now),
@@ -436,7 +482,14 @@ fn may_take_back(rows: &Rows<'_>, subject: &Subject, change: &RosterChange) -> R
             if full_name[0] != full_name[1] || email[0] != email[1] {
                 of_account()?;
             }
+            if email[0] != email[1] && four_eyes::is_kept_apart(rows, subject, &user)? {
+                return Err(refusals::approval_account().into());
+            }
             member.map_or(Ok(()), |[held, _]| of_project(&held))
+        }
+        RosterChange::Attached { .. } => {
+            may(subject, Permission::SystemWrite, &Scope::SITE)?;
+            four_eyes::refuse_roster(rows, subject)
         }
     }
 }
@@ -477,6 +530,9 @@ fn in_the_way(rows: &Rows<'_>, changes: &[RosterChange]) -> Result<Vec<String>, 
                     && address == email[1]
                     && member.is_none_or(|[_, after]| user.grants.contains(&after))
             }
+            RosterChange::Attached {
+                user: id, after, ..
+            } => rows.policy_at(PolicyLevel::User, Some(id.0))? == Some(*after),
         };
         if !same {
             names.push(user.name.to_string());
@@ -536,6 +592,24 @@ fn take_back(rows: &Rows<'_>, caller: &Caller, change: &RosterChange) -> Result<
                 note_member(rows, caller, &user, Some(*member), held)?;
             }
             Ok(())
+        }
+        RosterChange::Attached {
+            before,
+            after,
+            made,
+            ..
+        } => {
+            let actor = caller.name.as_str();
+            // One that was removed since comes not back.
+            let before = match before {
+                Some(id) => rows.policy_called(&id.to_string())?.map(|one| one.id),
+                None => None,
+            };
+            policies::put_on_user(rows, actor, before, Some(*after), &user)?;
+            match made {
+                true => policies::forget_unused(rows, actor, *after),
+                false => Ok(()),
+            }
         }
     }
 }

@@ -56,7 +56,7 @@ pub use queue::{
     next_in_place, queue, queue_mark, queue_page, queue_table, wait_word,
 };
 
-use find::{find, find_of_owner};
+use find::{find, find_of_owner, find_to_enter};
 use view::NameCache;
 
 const MAX_PAGE_ITEMS: u32 = 500;
@@ -319,7 +319,10 @@ impl EntryTicket {
 /// Checks that the caller may enter a session: its terminal, commands in it, its ports. The state is
 /// given, not checked: the node refuses what is not running.
 pub async fn enter(server: &Server, caller: &Caller, id: &str) -> Result<EntryTicket, Failure> {
-    let (ticket, scope) = ticket(server, caller, Permission::SessionsEnter, id)?;
+    let now = server.clock().now();
+    let (ticket, scope) = server.catalog().read_now("enter a session", |view| {
+        Ok(entry(find_to_enter(view, caller, id, now)?))
+    })?;
     repeated::entered(server, caller, ticket.session.to_string(), scope);
     Ok(ticket)
 }
@@ -335,8 +338,9 @@ pub async fn enter_by_name(
     let Some((owner, name)) = text.split_once('+') else {
         return Ok(enter(server, caller, text).await?.within(container)?);
     };
+    let now = server.clock().now();
     let (ticket, scope) = server.catalog().read_now("enter a session", |view| {
-        let row = find_of_owner(view, caller, Permission::SessionsEnter, owner, name)?;
+        let row = find_of_owner(view, caller, (owner, name), now)?;
         Ok(entry(row))
     })?;
     repeated::entered(server, caller, ticket.session.to_string(), scope);
@@ -354,22 +358,13 @@ fn with_container(text: &str) -> (&str, Option<&str>) {
 /// Checks that the caller may read a session's log, which stays after its end. Who reads that of another has a row of the
 /// audit log.
 pub async fn read_logs(server: &Server, caller: &Caller, id: &str) -> Result<EntryTicket, Failure> {
-    let (ticket, scope) = ticket(server, caller, Permission::SessionsRead, id)?;
+    let (ticket, scope) = server.catalog().read_now("read a log", |view| {
+        Ok(entry(find(view, caller, Permission::SessionsRead, id)?))
+    })?;
     if scope.owner != Some(caller.subject.user) {
         repeated::read_log(server, caller, ticket.session.to_string(), scope);
     }
     Ok(ticket)
-}
-
-fn ticket(
-    server: &Server,
-    caller: &Caller,
-    verb: Permission,
-    id: &str,
-) -> Result<(EntryTicket, Scope), Failure> {
-    server.catalog().read_now("enter a session", |view| {
-        Ok(entry(find(view, caller, verb, id)?))
-    })
 }
 
 fn entry(row: Session) -> (EntryTicket, Scope) {

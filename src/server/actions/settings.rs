@@ -9,12 +9,13 @@ use api::settings::{
     WaitingSetting,
 };
 use base::settings::edit::{self, PlannedChange};
-use base::settings::{EffectiveSetting, SettingSource, literal};
+use base::settings::{EffectiveSetting, LoadedSettings, SettingSource, literal};
 use rules::permissions::Permission;
 use rules::refusals;
 use rules::users::UserSource;
 
 use super::allowed;
+use super::four_eyes::{PendingAct, pass, waits};
 use crate::access::{self, Caller};
 use crate::appliance::settings::Reloaded;
 use crate::catalog::Lane;
@@ -188,7 +189,11 @@ pub async fn change(
     allowed(caller, Permission::SystemWrite)?;
     let known = edit::key_named(key)?;
     let value = edit::written(known, typed)?;
-    put(server, caller, known.key, value, mode).await
+    let act = PendingAct::SettingChange {
+        key: known.key.to_owned(),
+        value: typed.to_owned(),
+    };
+    put(server, caller, known.key, value, mode, &act).await
 }
 
 /// Gives a key the value that it had before its last change here.
@@ -201,7 +206,11 @@ pub async fn undo(
     mode: SettingWrite,
 ) -> Result<SettingChange, Failure> {
     let (key, before) = undoable(server, caller, key).await?;
-    put(server, caller, key, before, mode).await
+    let act = PendingAct::SettingUndo {
+        key: key.to_owned(),
+        value: before.clone(),
+    };
+    put(server, caller, key, before, mode, &act).await
 }
 
 /// A key, and what the files said of it before its last change here; None for nothing.
@@ -228,10 +237,21 @@ async fn put(
     key: &'static str,
     value: Option<String>,
     mode: SettingWrite,
+    act: &PendingAct,
 ) -> Result<SettingChange, Failure> {
     let now = || server.in_force().reading().standings.clone();
     let before = newest(&now(), key);
     if mode == SettingWrite::Real {
+        let is_held = server
+            .catalog()
+            .read_now("look whether acts wait", |view| {
+                waits(view, &caller.subject)
+            })?;
+        if is_held {
+            // What waits is sound when it is asked for.
+            planned(server, key, value.clone()).await?;
+        }
+        pass(server, caller, act).await?;
         let reloaded = written(server, caller, key, value).await?;
         return Ok(SettingChange {
             key: key.to_owned(),
@@ -241,11 +261,7 @@ async fn put(
             dry_run: false,
         });
     }
-    let again = server.clone();
-    let planned =
-        tokio::task::spawn_blocking(move || again.in_force().would_be(key, value.as_deref()))
-            .await
-            .map_err(|ended| ServerFault::new("check a setting", ended))??;
+    let planned = planned(server, key, value).await?;
     let mut waiting = planned.waiting().into_iter();
     Ok(SettingChange {
         key: key.to_owned(),
@@ -254,6 +270,20 @@ async fn put(
         needs_restart: waiting.any(|waiting| waiting == key),
         dry_run: true,
     })
+}
+
+/// What the settings would be with that value; the files stay as they are.
+async fn planned(
+    server: &Server,
+    key: &'static str,
+    value: Option<String>,
+) -> Result<LoadedSettings, Failure> {
+    let again = server.clone();
+    let planned =
+        tokio::task::spawn_blocking(move || again.in_force().would_be(key, value.as_deref()));
+    Ok(planned
+        .await
+        .map_err(|ended| ServerFault::new("check a setting", ended))??)
 }
 
 /// Asks the directory, the identity provider and the places that the audit log is handed over to, each for two seconds at

@@ -12,6 +12,7 @@ use rules::units::Timestamp;
 use rules::users::User;
 
 use super::accounts::{find as find_user, keep_an_administrator};
+use super::four_eyes::{MeantUser, PendingAct, hold, kept};
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::Caller;
 use crate::catalog::events::NewEvent;
@@ -434,9 +435,20 @@ pub async fn grant(
     if role.is_of_project() {
         return Err(refusals::grant_role_of_domain().at("/role").into());
     }
-    let (who, domain) = (who.to_owned(), domain.map(str::to_owned));
+    let (meant, domain) = (
+        MeantUser::of(server, caller, who)?,
+        domain.map(str::to_owned),
+    );
+    let who = meant.which();
+    let act = PendingAct::RoleGrant {
+        who: meant,
+        role,
+        domain: domain.clone(),
+        expires_at,
+    };
     let (subject, actor) = (caller.subject.clone(), caller.name.to_string());
-    server
+    let (by, held) = (caller.clone(), act.clone());
+    let given = server
         .catalog()
         .write(Lane::Requests, "give a role", move |rows| {
             ends_later(rows, expires_at)?;
@@ -453,9 +465,11 @@ pub async fn grant(
                 &grant,
                 domain.as_deref(),
             )?;
+            hold(rows, &by, &held)?;
             shown_grants(rows, &with_grants(rows, user)?, rows.now)
         })
-        .await
+        .await;
+    kept(server, caller, given, &act).await
 }
 
 /// Takes a role on a domain or on the whole site away; streams that stand on it end within two seconds.
@@ -469,12 +483,22 @@ pub async fn revoke(
     domain: Option<&str>,
 ) -> Result<Vec<GrantView>, Failure> {
     somewhere(caller, Permission::UsersWrite)?;
+    let (meant, domain) = (
+        MeantUser::of(server, caller, who)?,
+        domain.map(str::to_owned),
+    );
+    let who = meant.which();
+    let act = PendingAct::RoleRevoke {
+        who: meant,
+        role,
+        domain: domain.clone(),
+    };
     let Some(role) = role.filter(|role| !role.is_of_project()) else {
         return Err(refusals::grant_role_of_domain().at("/role").into());
     };
-    let (who, domain) = (who.to_owned(), domain.map(str::to_owned));
     let (subject, actor) = (caller.subject.clone(), caller.name.to_string());
-    server
+    let (by, held) = (caller.clone(), act.clone());
+    let taken = server
         .catalog()
         .write(Lane::Requests, "take a role away", move |rows| {
             let (user, grant) = grant_of(rows, &subject, &who, role, domain.as_deref())?;
@@ -492,9 +516,11 @@ pub async fn revoke(
                 &grant,
                 domain.as_deref(),
             )?;
+            hold(rows, &by, &held)?;
             shown_grants(rows, &with_grants(rows, user)?, rows.now)
         })
-        .await
+        .await;
+    kept(server, caller, taken, &act).await
 }
 
 /// The project in which a launch of the caller's runs: the named one, or their first.

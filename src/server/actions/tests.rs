@@ -656,6 +656,31 @@ async fn every_act_asks_for_its_capability_first() {
         (SystemWrite, "webhooks.test", |s, c| webhooks::test(
             s, c, "x"
         )),
+        (SystemRead, "approvals.list", |s, c| approvals::list(s, c)),
+        (SystemRead, "approvals.four_eyes", |s, c| {
+            approvals::four_eyes(s, c)
+        }),
+        (SystemWrite, "approvals.set_four_eyes", |s, c| {
+            approvals::set_four_eyes(s, c, api::approvals::FourEyesBody { on: false })
+        }),
+        (SystemWrite, "approvals.release", |s, c| {
+            approvals::release(s, c, "x")
+        }),
+        (SystemWrite, "approvals.decline", |s, c| {
+            approvals::decline(s, c, "x")
+        }),
+        (SessionsEnter, "break_glass.enter_session", |s, c| {
+            break_glass::enter_session(s, c, "x", Default::default())
+        }),
+        (SessionsEnter, "break_glass.read_folder", |s, c| {
+            break_glass::read_folder(s, c, "x", Default::default())
+        }),
+        (AuditRead, "break_glass.list", |s, c| break_glass::list(
+            s, c
+        )),
+        (SessionsEnter, "break_glass.end", |s, c| break_glass::end(
+            s, c, "x"
+        )),
         (SystemWrite, "mail.retry", |s, c| mail::retry(s, c)),
         (SystemWrite, "mail.test", |s, c| mail::test(
             s,

@@ -16,6 +16,7 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::accounts::{find, keep_an_administrator};
+use super::four_eyes::{self, MeantUser, PendingAct, hold, kept};
 use super::tenancy::home_of_account;
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::password::{self, PasswordCheck, PasswordRules};
@@ -151,9 +152,13 @@ pub async fn create_once(
     };
     let (actor, subject) = (caller.name.clone(), caller.subject.clone());
     let domain = domain.map(str::to_owned);
+    let by = caller.clone();
     server
         .catalog()
         .write(Lane::Requests, "add a user", move |rows| {
+            if permissions::is_administrator(role) {
+                four_eyes::refuse_new_chief(rows, &by)?;
+            }
             once(rows, key.as_ref(), || {
                 let (domain, member) = home_of_account(rows, &subject, domain.as_deref())?;
                 let mut grants = user.grants.clone();
@@ -230,6 +235,7 @@ pub async fn set_password(
         move |rows, user, actor| {
             // They may have been given a role since.
             may_open(&by, user)?;
+            four_eyes::keep_accounts_apart(rows, &by, user)?;
             rows.put_password(user.id, &hash, history)?;
             if first {
                 rows.demand_password(user.id)?;
@@ -297,10 +303,18 @@ pub async fn patch(
     let networks = patch.networks.as_deref().map(networks::parse).transpose()?;
     let (own, source) = (caller.subject.user, caller.source);
     let by = caller.clone();
-    change(
+    let meant = MeantUser::of(server, caller, who)?;
+    let who = meant.which();
+    let act = PendingAct::UserRole {
+        who: meant,
+        patch: patch.clone(),
+        if_match,
+    };
+    let held = act.clone();
+    let done = change(
         server,
         caller,
-        who.to_owned(),
+        who,
         "change a user",
         move |rows, user, actor| {
             fresh(user, if_match)?;
@@ -329,6 +343,7 @@ pub async fn patch(
             };
             if changed.email != user.email {
                 may_open(&by, user)?;
+                four_eyes::keep_accounts_apart(rows, &by, user)?;
             }
             let role = patch.role.filter(|role| *role != user.role);
             let is_chief = permissions::is_administrator(role.unwrap_or(user.role));
@@ -341,6 +356,7 @@ pub async fn patch(
                 put_role(rows, user, role)?;
                 let (before, after) = (user.role.word(), role.word());
                 note(rows, actor, user, "user.role-set", before, after)?;
+                hold(rows, &by, &held)?;
             }
             if changed.expires_at != user.expires_at {
                 let told =
@@ -363,7 +379,8 @@ pub async fn patch(
             }
         },
     )
-    .await
+    .await;
+    kept(server, caller, done, &act).await
 }
 
 fn put_role(rows: &Rows<'_>, user: &User, role: Role) -> Result<(), Failure> {

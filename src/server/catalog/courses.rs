@@ -2,7 +2,7 @@
 //! whom a course binds.
 
 use rules::course::{Course, CourseState, CourseStep};
-use rules::names::{CourseId, SessionId, TenantName, UserId};
+use rules::names::{CourseId, ReservationId, SessionId, TenantName, UserId};
 use rules::permissions::{Permission, Reach, Subject, may};
 use rules::reasons;
 use rules::refusals;
@@ -137,6 +137,17 @@ fn course_row(row: &Row<'_>) -> rusqlite::Result<CourseRecord> {
 }
 
 impl ReadTransaction<'_> {
+    /// The reservations of the timetable of a course, in the order of their making.
+    pub(crate) fn course_slots(&self, course: CourseId) -> Result<Vec<ReservationId>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select reservation from course_slot where course = ?1 order by reservation",
+        )?;
+        let rows = statement.query_map([course.0.as_bytes()], |row| {
+            value::id(row, "reservation").map(ReservationId)
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     fn courses_where(
         &self,
         condition: &str,
@@ -568,6 +579,7 @@ impl Rows<'_> {
                 "course.closed"
             }
             CourseStep::StopSessions => {
+                self.cancel_slots(course.id)?;
                 stopped = self.stop_members(&course, most)?;
                 if stopped < most {
                     course.stopped_at = Some(now);
@@ -587,6 +599,30 @@ impl Rows<'_> {
         };
         self.note_course(ACTOR, &course, code, before, after)?;
         Ok(stopped)
+    }
+
+    /// A reservation is of the timetable of a course.
+    pub(crate) fn put_course_slot(
+        &self,
+        course: CourseId,
+        reservation: ReservationId,
+    ) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "insert into course_slot (course, reservation)
+                 values (?1, ?2)
+                 on conflict (course, reservation) do nothing",
+            )?
+            .execute((course.0.as_bytes(), reservation.0.as_bytes()))?;
+        Ok(())
+    }
+
+    /// Gives back what the timetable of a course keeps, now and later.
+    pub(crate) fn cancel_slots(&self, course: CourseId) -> Result<(), Failure> {
+        for reservation in self.course_slots(course)? {
+            self.cancel_reservation(reservation)?;
+        }
+        Ok(())
     }
 
     fn warn_members(&self, course: &Course) -> Result<(), Failure> {

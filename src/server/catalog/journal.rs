@@ -41,7 +41,8 @@ macro_rules! told_event {
         "code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned',
                   'session.idle', 'session.reservation-warned', 'reservation.approved',
                   'reservation.refused', 'reservation.expired', 'session.course-warned',
-                  'course.message', 'session.preempted')"
+                  'course.message', 'session.preempted', 'session.break-glass',
+                  'folder.break-glass')"
     };
 }
 

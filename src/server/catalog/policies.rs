@@ -336,6 +336,23 @@ impl ReadTransaction<'_> {
             .optional()?)
     }
 
+    /// The policy that is attached there. Costs a step of an index.
+    pub(crate) fn policy_at(
+        &self,
+        level: PolicyLevel,
+        subject: Option<Uuid>,
+    ) -> Result<Option<PolicyId>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached(
+                "select policy from policy_use where subject_kind = ?1 and subject = ?2",
+            )?
+            .query_row((level.word(), kept(subject)), |row| {
+                value::id(row, "policy").map(PolicyId)
+            })
+            .optional()?)
+    }
+
     /// What each policy is attached to, the widest first, by name.
     pub(crate) fn policy_uses(&self) -> Result<Vec<(PolicyId, PolicyUse)>, Failure> {
         let mut statement = self.connection.prepare_cached(&format!(

@@ -1,7 +1,7 @@
 //! Rows of rosters that were taken in: what each changed, so that it can be undone. Decides nothing.
 
 use rules::grants::HeldGrant;
-use rules::names::{RosterId, UserId};
+use rules::names::{PolicyId, RosterId, UserId};
 use rules::units::Timestamp;
 use rusqlite::{OptionalExtension as _, Row};
 use serde::{Deserialize, Serialize};
@@ -41,15 +41,25 @@ pub(crate) enum RosterChange {
         /// Membership before and after, where it changed.
         member: Option<[HeldGrant; 2]>,
     },
+    /// A policy was attached to an account.
+    Attached {
+        user: UserId,
+        /// The one that was there.
+        before: Option<PolicyId>,
+        after: PolicyId,
+        /// The roster made it.
+        made: bool,
+    },
 }
 
 impl RosterChange {
     /// Whose account or membership it is.
     pub(crate) fn user(&self) -> UserId {
         match self {
-            Self::Created { user } | Self::Joined { user, .. } | Self::Changed { user, .. } => {
-                *user
-            }
+            Self::Created { user }
+            | Self::Joined { user, .. }
+            | Self::Changed { user, .. }
+            | Self::Attached { user, .. } => *user,
         }
     }
 }

@@ -98,6 +98,25 @@ CREATE INDEX app_share_by_session on app_share (session, app);
 
 CREATE INDEX app_share_by_user on app_share (user) where user is not null;
 
+CREATE TABLE approval (
+    id blob primary key,
+    -- The administrator who asked.
+    asker blob not null,
+    asker_name text not null,
+    -- The act with everything it needs, as JSON; what it does and to what, in a word and a name.
+    act text not null,
+    word text not null,
+    object text not null,
+    asked_at integer not null,
+    expires_at integer not null,
+    -- Running: approved, and being done now.
+    state text not null check (state in ('waiting', 'running', 'done', 'declined')),
+    decided_by text,
+    decided_at integer
+) strict, without rowid;
+
+CREATE INDEX approval_by_state on approval (state, asked_at);
+
 CREATE TABLE assignment (
     node blob primary key references node (id),
     generation integer not null,
@@ -166,6 +185,30 @@ CREATE TABLE branding (
     sign_in_ko text not null,
     generation integer not null
 ) strict;
+
+CREATE TABLE break_glass (
+    id blob primary key,
+    -- The administrator.
+    actor blob not null,
+    actor_name text not null,
+    -- The user whose it is; null for a folder of a project.
+    owner blob,
+    owner_name text not null,
+    kind text not null check (kind in ('session', 'folder')),
+    -- The session or the folder, and its name then.
+    object blob not null,
+    name text not null,
+    domain blob not null,
+    reason text not null,
+    began_at integer not null,
+    ends_at integer not null,
+    -- Null while it is open.
+    ended_at integer
+) strict, without rowid;
+
+CREATE INDEX break_glass_due on break_glass (ends_at) where ended_at is null;
+
+CREATE UNIQUE INDEX break_glass_open on break_glass (actor, object) where ended_at is null;
 
 CREATE TABLE browser_session (
     id blob primary key,
@@ -270,6 +313,14 @@ CREATE INDEX course_due on course (due_at) where due_at is not null;
 
 CREATE UNIQUE INDEX course_name on course (project, name);
 
+CREATE TABLE course_slot (
+    course blob not null references course (id) on delete cascade,
+    reservation blob not null references reservation (id) on delete cascade,
+    primary key (course, reservation)
+) strict, without rowid;
+
+CREATE INDEX course_slot_reservation on course_slot (reservation);
+
 CREATE TABLE device (
     uuid text primary key,
     cordoned integer not null check (cordoned in (0, 1)),
@@ -344,7 +395,8 @@ CREATE INDEX event_object on event (object, sequence);
 CREATE INDEX event_told on event (owner, sequence)
 where code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned', 'session.idle',
                'session.reservation-warned', 'reservation.approved', 'reservation.refused', 'reservation.expired',
-               'session.course-warned', 'course.message', 'session.preempted');
+               'session.course-warned', 'course.message', 'session.preempted', 'session.break-glass',
+               'folder.break-glass');
 
 CREATE TABLE external_user (
     user blob primary key references user (id),
@@ -595,7 +647,7 @@ CREATE TABLE "installation" (
     setup_hash blob,
     setup_expires_at integer,
     revision integer not null
-, seal_key blob, sealed_at integer, second_factor_since integer) strict;
+, seal_key blob, sealed_at integer, second_factor_since integer, four_eyes integer not null default 0 check (four_eyes in (0, 1))) strict;
 
 CREATE TABLE invitation (
     id blob primary key,

@@ -65,6 +65,9 @@ pub(crate) async fn run(catalog: Catalog, mut links: Links, clock: Clock, keep_d
         if let Err(failure) = catalog.end_allowances(now).await {
             tracing::error!(error = %chain(&failure), "allowances were not ended");
         }
+        if let Err(failure) = catalog.end_break_glass(now).await {
+            tracing::error!(error = %chain(&failure), "looks into what is another user's were not ended");
+        }
         if let Err(failure) = catalog.expire_requests(now).await {
             tracing::error!(error = %chain(&failure), "late requests were not ended");
         }

@@ -39,6 +39,7 @@ const WITHOUT_A_CHANGE: &[&str] = &[
     "resumeSession",
     "reloadSettings",
     "trySignInSources",
+    "setFourEyes",
 ];
 
 /// Every acting route leaves a row of the audit log, done or refused.

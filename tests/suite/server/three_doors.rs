@@ -449,8 +449,8 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ),
     (
         "GET /courses/{id}",
-        &["getCourse", "listCourseMembers"],
-        &["course get x", "course members x"],
+        &["getCourse", "listCourseMembers", "listCourseSlots"],
+        &["course get x", "course members x", "course timetable x"],
     ),
     (
         "POST /courses/{id}",
@@ -491,6 +491,16 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
             "course extend x --minutes 30",
             "course message x y mina",
         ],
+    ),
+    (
+        "POST /courses/{id}/hand-out",
+        &["handOutFolder"],
+        &["course hand-out x lesson-3"],
+    ),
+    (
+        "POST /courses/{id}/timetable",
+        &["bookCourseSlot"],
+        &["course book x mon 09:00 12:00 --gpu 1 --cpu 2 --mem 1g --skip-holidays"],
     ),
     (
         "GET /courses/{id}/attendance.csv",
@@ -944,6 +954,35 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["invitation accept x"],
     ),
     (
+        "GET /approvals",
+        &["listApprovals", "getFourEyes"],
+        &["approval ls", "approval status"],
+    ),
+    (
+        "POST /approvals/{id}/decide",
+        &["releaseApproval", "declineApproval"],
+        &["approval release x", "approval decline x"],
+    ),
+    (
+        "POST /approvals/four-eyes",
+        &["setFourEyes"],
+        &["approval on", "approval off"],
+    ),
+    ("GET /break-glass", &["listBreakGlass"], &["break-glass ls"]),
+    (
+        "POST /break-glass",
+        &["enterByBreakGlass", "readByBreakGlass"],
+        &[
+            "break-glass session x --reason y --minutes 5",
+            "break-glass folder x --reason y",
+        ],
+    ),
+    (
+        "POST /break-glass/{id}/end",
+        &["endBreakGlass"],
+        &["break-glass end x"],
+    ),
+    (
         "GET /sign-ups",
         &["listSignUps", "listSignUpRules"],
         &["sign-up ls", "sign-up rules"],
@@ -1375,6 +1414,8 @@ fn every_page_of_the_table_is_served() {
         include_str!("../../../src/doors/pages/fair_share.rs"),
         include_str!("../../../src/doors/pages/statements.rs"),
         include_str!("../../../src/doors/pages/holidays.rs"),
+        include_str!("../../../src/doors/pages/approvals.rs"),
+        include_str!("../../../src/doors/pages/break_glass.rs"),
         include_str!("../../../src/doors/pages/sign_ups.rs"),
         include_str!("../../../src/doors/pages/announced.rs"),
         include_str!("../../../src/doors/pages/announcements.rs"),

@@ -1388,7 +1388,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: SYSTEM_WRITE,
         body: Some("NewPolicyUse"),
         answer: SuccessReply::Schema("Policy"),
-        refusals: &[400, 404, 422],
+        refusals: &[400, 404, 409, 422],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1403,7 +1403,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
             ("subject", "name or id of the domain, project or user"),
         ],
         answer: SuccessReply::Schema("Policy"),
-        refusals: &[404, 422],
+        refusals: &[404, 409, 422],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1761,6 +1761,42 @@ pub const ROUTES: &[DocumentedRoute] = &[
         body: Some("CourseMessage"),
         answer: SuccessReply::Schema("CourseAct"),
         refusals: &[400, 404, 409, 422, 429],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/courses/{id}/hand-out",
+        operation: "handOutFolder",
+        tag: "tenancy",
+        summary: "Let the members of a course read a folder until its term ends",
+        needs: PROJECTS_WRITE,
+        body: Some("NewCourseHandOut"),
+        status: 201,
+        answer: SuccessReply::Schema("FolderShare"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/courses/{id}/timetable",
+        operation: "listCourseSlots",
+        tag: "tenancy",
+        summary: "List the reservations of the timetable of a course",
+        needs: PROJECTS_READ,
+        answer: SuccessReply::Schema("ReservationPage"),
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/courses/{id}/timetable",
+        operation: "bookCourseSlot",
+        tag: "tenancy",
+        summary: "Book a weekly time of a course until its term ends",
+        needs: PROJECTS_WRITE,
+        body: Some("NewCourseSlot"),
+        status: 201,
+        answer: SuccessReply::Schema("Reservation"),
+        refusals: &[400, 404, 409, 422],
         ..ROUTE
     },
     DocumentedRoute {
@@ -3811,6 +3847,108 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "Whether it can do its work, check by check",
         needs: Needs::Nothing,
         refusals: &[503],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/approvals",
+        operation: "listApprovals",
+        tag: "system",
+        summary: "List acts of administrators that wait for a second one, and what became of earlier ones",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("ApprovalPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/approvals/{id}/release",
+        operation: "releaseApproval",
+        tag: "system",
+        summary: "Approve an act of another administrator: it is done as theirs",
+        needs: SYSTEM_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404, 409, 412, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/approvals/{id}/decline",
+        operation: "declineApproval",
+        tag: "system",
+        summary: "Decline an act that waits",
+        needs: SYSTEM_WRITE,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/four-eyes",
+        operation: "getFourEyes",
+        tag: "system",
+        summary: "Whether acts of administrators on policies, roles and settings wait for a second one",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("FourEyes"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/four-eyes",
+        operation: "setFourEyes",
+        tag: "system",
+        summary: "Say whether acts of administrators wait for a second one",
+        needs: SYSTEM_WRITE,
+        body: Some("FourEyes"),
+        answer: SuccessReply::Schema("FourEyes"),
+        refusals: &[400, 409, 422],
+        ..ROUTE
+    },
+    // Behind what it opens: who tries each route in this order meets the others closed.
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/sessions/{id}/break-glass",
+        operation: "enterByBreakGlass",
+        tag: "system",
+        summary: "Enter a session of another user for a while, with a reason that its owner is told",
+        needs: ENTER,
+        body: Some("NewBreakGlass"),
+        status: 201,
+        answer: SuccessReply::Schema("BreakGlass"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/break-glass",
+        operation: "readByBreakGlass",
+        tag: "system",
+        summary: "Read the files of another user's folder for a while, with a reason that its owner is told",
+        needs: ENTER,
+        body: Some("NewBreakGlass"),
+        status: 201,
+        answer: SuccessReply::Schema("BreakGlass"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/break-glass",
+        operation: "listBreakGlass",
+        tag: "system",
+        summary: "List who looked into what is another user's, and why: into yours, your own looks, and those that you audit",
+        needs: AUDIT,
+        answer: SuccessReply::Schema("BreakGlassPage"),
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/break-glass/{id}",
+        operation: "endBreakGlass",
+        tag: "system",
+        summary: "End a look of yours before its time",
+        needs: ENTER,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
         ..ROUTE
     },
     DocumentedRoute {

@@ -101,6 +101,15 @@ const SUMMARIES: &[(&str, &str)] = &[
         "정책이 허용하는 만큼 강좌 구성원의 세션 시간을 늘립니다",
     ),
     (
+        "handOutFolder",
+        "강좌가 끝날 때까지 수강생이 폴더를 읽게 합니다",
+    ),
+    ("listCourseSlots", "강좌 시간표의 예약 목록"),
+    (
+        "bookCourseSlot",
+        "강좌가 끝날 때까지 매주 시간을 예약합니다",
+    ),
+    (
         "tellCourseMembers",
         "강좌 구성원의 알림으로 메시지를 보냅니다",
     ),
@@ -580,6 +589,33 @@ const SUMMARIES: &[(&str, &str)] = &[
         "acceptInvitation",
         "내 계정으로 초대받은 프로젝트에 참여합니다",
     ),
+    (
+        "listApprovals",
+        "승인을 기다리는 관리자의 요청과 지난 요청 목록",
+    ),
+    (
+        "releaseApproval",
+        "다른 관리자의 요청을 승인합니다. 그 관리자의 변경으로 적용됩니다",
+    ),
+    ("declineApproval", "기다리는 요청을 거부합니다"),
+    (
+        "getFourEyes",
+        "정책, 역할, 설정의 변경에 두 번째 관리자의 승인이 필요한지",
+    ),
+    ("setFourEyes", "두 번째 관리자의 승인이 필요한지 정합니다"),
+    (
+        "enterByBreakGlass",
+        "이유를 적고 다른 사용자의 세션에 잠시 들어갑니다. 소유자에게 알립니다",
+    ),
+    (
+        "readByBreakGlass",
+        "이유를 적고 다른 사용자의 폴더에 있는 파일을 잠시 읽습니다. 소유자에게 알립니다",
+    ),
+    (
+        "listBreakGlass",
+        "다른 사용자의 것을 연 관리자와 그 이유 목록",
+    ),
+    ("endBreakGlass", "내가 연 것을 시간보다 먼저 끝냅니다"),
     ("listSignUps", "도메인의 계정 요청 목록"),
     ("approveSignUp", "요청한 계정을 만듭니다"),
     (

@@ -10,10 +10,12 @@ use server::actions::system::Diagnostic;
 use super::super::about::AboutPage;
 use super::super::access_keys::{AccessKeysPage, OwnKeyRow, ShownKey};
 use super::super::announced::{AnnouncedPage, AnnouncedRow, BareAnnouncedPage};
+use super::super::approvals::{ApprovalLine, ApprovalsPage};
 use super::super::apps::{AppPage, AppRow, AppShareRow, AppsPage, SessionLink, SharedAppPage};
 use super::super::attention;
 use super::super::awaited::{AwaitedSession, AwaitedSessions};
 use super::super::branding::{BrandingFields, BrandingPage};
+use super::super::break_glass::{BreakGlassForm, BreakGlassLine, BreakGlassPage};
 use super::super::charts;
 use super::super::choice_field::ChoiceField;
 use super::super::commits::{CommitJob, CommitLook, CommitPage, SecretRow};
@@ -730,6 +732,71 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                 action: "/sign-ups/rule?domain=default".into(),
             }],
             may_change: true,
+        };
+        all.push((name, page.render()));
+    }
+    for (name, is_on) in [("approvals", true), ("approvals-none", false)] {
+        let act = |id: &str, facts: String, is_decidable| ApprovalLine {
+            id: id.into(),
+            act: t.approvals_policy_change(),
+            object: "small".into(),
+            facts,
+            detail: r#"{"policy-change":{"which":"small","patch":{"sudo":true}}}"#.into(),
+            is_decidable,
+            is_declinable: true,
+        };
+        let waits = || t.approvals_waits("ada", "28 Feb 10:00", "1 Mar 10:00");
+        let page = ApprovalsPage {
+            t,
+            f: layout(t, Nav::System, is_on),
+            alert: None,
+            is_on,
+            may_change: true,
+            waiting: match is_on {
+                true => vec![
+                    act("0199f0a3-1", waits(), true),
+                    act("0199f0a3-2", waits(), false),
+                ],
+                false => Vec::new(),
+            },
+            past: match is_on {
+                true => vec![act(
+                    "0199f0a3-3",
+                    t.approvals_done("ada", "28 Feb 10:00", "grace"),
+                    false,
+                )],
+                false => Vec::new(),
+            },
+        };
+        all.push((name, page.render()));
+    }
+    for (name, may_open) in [("break-glass", true), ("break-glass-own", false)] {
+        let look = |id: &str, is_open| BreakGlassLine {
+            id: id.into(),
+            name: "vit-ablation".into(),
+            href: "/sessions/0199f0a3-6c1e-7d40".into(),
+            facts: match is_open {
+                true => t.break_glass_open("ada", "mina", "28 Feb 10:00", "28 Feb 11:00"),
+                false => t.break_glass_over("ada", "mina", "28 Feb 10:00", "28 Feb 10:20"),
+            },
+            reason: "The job fills the disk of its node.".into(),
+            is_open,
+            is_theirs: may_open,
+        };
+        let page = BreakGlassPage {
+            t,
+            f: layout(t, Nav::Sessions, may_open),
+            form: may_open.then(|| BreakGlassForm {
+                is_folder: false,
+                of: "vit-ablation".into(),
+                reason: String::new(),
+                minutes: "60".into(),
+                longest: 200,
+            }),
+            looks: match may_open {
+                true => vec![look("0199f0a3-1", true), look("0199f0a3-2", false)],
+                false => Vec::new(),
+            },
         };
         all.push((name, page.render()));
     }
@@ -2407,6 +2474,7 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
         attachable: alive,
         no_terminal: (t.terminal_none(), t.terminal_none_lead()),
         no_processes: (t.processes_none(), t.processes_none_lead()),
+        by_reason: !alive,
         own_shell: true,
         containers: Vec::new(),
         within: String::new(),
@@ -3132,6 +3200,7 @@ fn roster_plan(t: Text) -> rosters::ShownPlan {
         email: format!("{name}@lab.example"),
         project: "ml-2027".into(),
         role: t.projects_role_member().into(),
+        policy: "gpu-0.5".into(),
         until: "28 Feb 2027".into(),
         tone: if faults.is_empty() { "ok" } else { "bad" },
         action: match faults.is_empty() {

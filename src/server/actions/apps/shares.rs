@@ -11,6 +11,7 @@ use rules::session::{Session, SessionState};
 
 use super::{AppWay, definition_of, entered, session_to_enter, state_of, way};
 use crate::access::{Caller, new_app_ticket};
+use crate::actions::sessions::find::needs_no_reason;
 use crate::app_starts::answers;
 use crate::catalog::app_shares::AppShareRecord;
 use crate::catalog::events::NewEvent;
@@ -41,7 +42,8 @@ pub async fn list(
 
 /// Shares an app.
 ///
-/// Errors: those of `list`; `app.session-not-running`, `app.share-unknown`, `app.share-end`, `app.shares-many`.
+/// Errors: those of `list`; `app.session-not-running`, `app.share-owner-only`, `app.share-unknown`, `app.share-end`,
+/// `app.shares-many`.
 pub async fn create(
     server: &Server,
     caller: &Caller,
@@ -50,6 +52,10 @@ pub async fn create(
     asked: NewAppShareBody,
 ) -> Result<AppShareView, Failure> {
     let session = shareable(server, caller, id)?;
+    // Who looks into it with a reason hands that to no others.
+    if !needs_no_reason(caller, &session) {
+        return Err(refusals::app_share_owner_only().into());
+    }
     let app = AppChoice::parse(app)?;
     let caller = caller.clone();
     server

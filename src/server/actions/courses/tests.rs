@@ -4,11 +4,13 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use api::presets::NewPresetBody;
+use api::reservations::ReservedResources;
 use api::resource_groups::{GroupAccessBody, GroupNodesBody, NewResourceGroupBody};
 use api::sessions::Resources;
 use rules::codes;
 use rules::grants::{Grant, GrantScope, HeldGrant};
 use rules::names::{BootId, NodeId, UserName};
+use rules::reservation::ReservationState;
 use rules::resources::Capacity;
 use rules::tenancy::ProjectId;
 use rules::units::{Bytes, CpuShare};
@@ -16,7 +18,7 @@ use rules::users::Role;
 use rules::world::NodeRecord;
 
 use super::super::notices::{self, NoticeKind};
-use super::super::{journal, presets, resource_groups, sessions, tenancy, users};
+use super::super::{folders, journal, presets, resource_groups, sessions, tenancy, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
 use crate::code;
@@ -36,7 +38,10 @@ struct School {
 
 impl School {
     async fn open() -> Self {
-        let server = Server::for_tests();
+        Self::on(Server::for_tests()).await
+    }
+
+    async fn on(server: Server) -> Self {
         server.put_test_node("one");
         let setup = setup_link(&server).unwrap();
         let boss = set_up(&server, &setup, "boss", GOOD, HERE).await.unwrap();
@@ -853,4 +858,98 @@ async fn attendance_names_who_never_came() {
         .map(|row| (row.user.name.as_str(), row.sessions))
         .collect();
     assert_eq!(told, [("abe", 0), ("bea", 0)]);
+}
+
+/// The times of a course are booked for its project, each week that is left of the term; those to come are given back when the
+/// course ends.
+#[tokio::test]
+async fn a_timetable_is_booked_for_the_term_and_cancelled_with_it() {
+    let school = School::open().await;
+    let course = school.running().await;
+    let (server, id) = (&school.server, course.id.to_string());
+    let later = server.clock().now().plus_seconds(2 * 86_400).as_millis();
+    let later = jiff::Timestamp::from_millisecond(later).unwrap();
+    let weekday = later.to_zoned(TimeZone::UTC).weekday();
+    let day = usize::try_from(weekday.to_monday_zero_offset()).unwrap();
+    let slot = |from: &str, to: &str| CourseSlotBody {
+        day: rules::timetable::SLOT_DAYS[day].to_owned(),
+        from: from.to_owned(),
+        to: to.to_owned(),
+        resources: ReservedResources {
+            cpu: CpuShare(100),
+            ..ReservedResources::default()
+        },
+        skip_holidays: false,
+    };
+    for stranger in [&school.abe, &school.mina] {
+        let refused = book_slot(server, stranger, &id, slot("09:00", "10:00"), None).await;
+        assert_ne!(code(refused), "done", "{}", stranger.name);
+    }
+    let booked = book_slot(server, &school.boss, &id, slot("09:00", "10:00"), None).await;
+    let booked = booked.unwrap().value;
+    assert_eq!(
+        (booked.state, booked.times.len(), booked.name.as_str()),
+        (
+            ReservationState::Booked,
+            1,
+            format!("deep-{}-0900", rules::timetable::SLOT_DAYS[day]).as_str()
+        )
+    );
+    // Beyond the quota of the project a lead asks.
+    let asked = book_slot(server, &school.tea, &id, slot("11:00", "12:00"), None).await;
+    assert_eq!(asked.unwrap().value.state, ReservationState::Asked);
+    let wrong = CourseSlotBody {
+        day: "someday".to_owned(),
+        ..slot("09:00", "10:00")
+    };
+    let refused = book_slot(server, &school.tea, &id, wrong, None).await;
+    assert_eq!(code(refused), "course.slot-day");
+    let seen = timetable(server, &school.abe, &id).await.unwrap();
+    assert_eq!(seen.len(), 2);
+
+    school.state(&id, CourseState::Closed).await.unwrap();
+    let now = server.clock().now();
+    server.catalog().step_courses(now).await.unwrap();
+    let left = timetable(server, &school.abe, &id).await.unwrap();
+    let states: Vec<ReservationState> = left.iter().map(|one| one.state).collect();
+    assert_eq!(states, [ReservationState::Cancelled; 2]);
+    let refused = book_slot(server, &school.tea, &id, slot("13:00", "14:00"), None).await;
+    assert_eq!(code(refused), "course.not-on");
+}
+
+#[tokio::test]
+async fn a_folder_that_is_handed_out_is_read_by_members_until_the_term_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::for_tests_with(base::settings::SettingsLayer {
+        data: Some(directory.path().to_owned()),
+        ..base::settings::SettingsLayer::default()
+    });
+    let school = School::on(server).await;
+    let (server, tea) = (&school.server, &school.tea);
+    let new = api::folders::NewFolderBody {
+        name: "lesson".to_owned(),
+        ..api::folders::NewFolderBody::default()
+    };
+    folders::create(server, tea, new, None).await.unwrap();
+    let lesson = || CourseHandOutBody {
+        folder: "lesson".to_owned(),
+    };
+    let made = create(server, tea, school.week(), None).await;
+    let id = made.unwrap().value.id.to_string();
+    let draft = hand_out(server, tea, &id, lesson(), None).await;
+    assert_eq!(code(draft), "course.draft");
+    let course = school.state(&id, CourseState::Open).await.unwrap();
+    let shared = hand_out(server, tea, &id, lesson(), None).await;
+    assert_eq!(shared.unwrap().value.ends_at, Some(course.to));
+    let seen = folders::list(server, &school.abe).await.unwrap();
+    let seen: Vec<&str> = seen.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(seen, ["lesson"]);
+    assert!(
+        folders::list(server, &school.mina)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    let refused = hand_out(server, &school.abe, &id, lesson(), None).await;
+    assert_ne!(code(refused), "done");
 }

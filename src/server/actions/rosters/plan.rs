@@ -6,25 +6,49 @@ use api::rosters::{RosterAction, RosterFault, RosterPlan, RosterRow};
 use api::secret::SecretText;
 use ring::hmac;
 use rules::grants::{Grant, GrantRole, GrantScope, HeldGrant};
-use rules::names::{EmailAddress, UserName};
+use rules::names::{EmailAddress, PolicyId, UserName};
 use rules::permissions::{Permission, Subject, may};
+use rules::quota::{PolicyLevel, PolicyLimits};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::tenancy::{Project, Scope, TenantState};
-use rules::units::Timestamp;
+use rules::units::{GpuShare, Timestamp};
 use rules::users::User;
 
 use super::read::{Column, RosterLine};
 use crate::Failure;
 use crate::access::password::{self, PasswordRules};
+use crate::actions::four_eyes;
+use crate::actions::policies::no_room;
 use crate::actions::tenancy::find_project;
 use crate::catalog::ReadTransaction;
+use crate::catalog::policies::PolicyRecord;
 
 /// A row with what it stands for.
 pub(super) struct PlannedRow {
     pub(super) row: RosterRow,
     /// None where the row has faults.
     pub(super) act: Option<PlannedAct>,
+    /// None where the row has faults, too.
+    pub(super) policy: Option<PlannedPolicy>,
+}
+
+/// The policy that a row attaches to its account, which has another one or none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PlannedPolicy {
+    pub(super) choice: PolicyChoice,
+    /// What it takes the place of.
+    pub(super) replaces: Option<PolicyId>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum PolicyChoice {
+    Known(PolicyId),
+    /// One of this name, which says this of GPUs and nothing else, is made with the first row that needs it.
+    New {
+        name: String,
+        gpu: GpuShare,
+    },
 }
 
 /// What is to be done for a row.
@@ -79,6 +103,8 @@ pub(super) fn plan(
         now,
         passwords,
         projects: BTreeMap::new(),
+        policies: None,
+        new_policies: BTreeSet::new(),
         names: BTreeSet::new(),
         addresses: BTreeSet::new(),
     };
@@ -105,7 +131,7 @@ pub(super) fn shown(planned: Vec<PlannedRow>, key: &[u8]) -> RosterPlan {
 /// nobody can try passwords against it.
 pub(super) fn digest(planned: &[PlannedRow], key: &[u8]) -> String {
     let mut signed = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, key));
-    for PlannedRow { row, act } in planned {
+    for PlannedRow { row, act, policy } in planned {
         let known = match act {
             Some(PlannedAct::Create { account, member }) => {
                 let password = account.password.as_ref().map(SecretText::reveal);
@@ -126,7 +152,7 @@ pub(super) fn digest(planned: &[PlannedRow], key: &[u8]) -> String {
             }
             Some(PlannedAct::Nothing) | None => String::new(),
         };
-        signed.update(format!("{row:?} {known}\n").as_bytes());
+        signed.update(format!("{row:?} {known} {policy:?}\n").as_bytes());
     }
     hex(signed.sign().as_ref())
 }
@@ -143,6 +169,10 @@ struct Planner<'a> {
     now: Timestamp,
     passwords: PasswordRules,
     projects: BTreeMap<String, Result<Project, Refusal>>,
+    /// All there are, once a row needs one.
+    policies: Option<Vec<PolicyRecord>>,
+    /// Names of those that the rows before make.
+    new_policies: BTreeSet<String>,
     /// Of the rows before.
     names: BTreeSet<String>,
     addresses: BTreeSet<String>,
@@ -155,6 +185,9 @@ struct ReadRow {
     project: Option<Project>,
     role: GrantRole,
     expires_at: Option<Timestamp>,
+    /// Name of the policy that is asked for; empty for none.
+    policy_name: String,
+    policy: Option<PlannedPolicy>,
 }
 
 impl ReadRow {
@@ -203,11 +236,13 @@ impl Planner<'_> {
                     .project
                     .map_or_else(|| typed(Column::Project), |one| one.name.to_string()),
                 role: read.role,
+                policy: read.policy_name,
                 expires_at: read.expires_at,
                 action,
                 faults: faults.clone(),
             },
             act: act.filter(|_| faults.is_empty()),
+            policy: read.policy.filter(|_| faults.is_empty()),
         })
     }
 
@@ -261,13 +296,96 @@ impl Planner<'_> {
             ),
         };
         let project = self.project(line.cell(Column::Project))?;
+        let policy = self.policy(line, faults)?;
+        let (policy_name, choice) = policy.unzip();
         Ok(ReadRow {
             name,
             email,
             project: told(project, Column::Project, faults),
             role: role.unwrap_or(GrantRole::Member),
             expires_at,
+            policy_name: policy_name.unwrap_or_default(),
+            policy: choice.map(|choice| PlannedPolicy {
+                choice,
+                replaces: None,
+            }),
         })
+    }
+
+    /// Name of the policy that a row asks for, and which one that is: by name or id, or the one that says of GPUs what the
+    /// row does and nothing else.
+    fn policy(
+        &mut self,
+        line: &RosterLine,
+        faults: &mut Vec<RosterFault>,
+    ) -> Result<Option<(String, PolicyChoice)>, Failure> {
+        let (named, gpu) = (line.cell(Column::Policy), line.cell(Column::Gpu));
+        let column = match (named, gpu) {
+            ("", "") => return Ok(None),
+            (_, "") => Column::Policy,
+            ("", _) => Column::Gpu,
+            _ => {
+                faults.push(fault(Some(Column::Gpu), refusals::roster_policy_twice()));
+                return Ok(None);
+            }
+        };
+        // As attaching it by hand asks.
+        let allowed = match may(self.subject, Permission::SystemWrite, &Scope::SITE) {
+            Ok(()) => four_eyes::refuse_roster(self.view, self.subject),
+            Err(refusal) => Err(refusal.into()),
+        };
+        match allowed {
+            Ok(()) => {}
+            Err(Failure::Refusal(refusal)) => {
+                faults.push(fault(Some(column), refusal));
+                return Ok(None);
+            }
+            Err(failure) => return Err(failure),
+        }
+        let known = match self.policies.take() {
+            Some(known) => known,
+            None => self.view.policies()?,
+        };
+        let chosen = match column {
+            Column::Gpu => GpuShare::parse(gpu).and_then(|gpu| self.policy_of(&known, gpu)),
+            _ => known
+                .iter()
+                .find(|one| one.name == named || one.id.to_string() == named)
+                .map(|one| (one.name.clone(), PolicyChoice::Known(one.id)))
+                .ok_or_else(refusals::policy_not_found),
+        };
+        self.policies = Some(known);
+        Ok(told(chosen, column, faults))
+    }
+
+    /// The policy that says this of GPUs and nothing else.
+    fn policy_of(
+        &mut self,
+        known: &[PolicyRecord],
+        gpu: GpuShare,
+    ) -> Result<(String, PolicyChoice), Refusal> {
+        let limits = PolicyLimits {
+            gpu: Some(u64::from(gpu.0)),
+            ..PolicyLimits::NONE
+        };
+        let says_it = |one: &&PolicyRecord| {
+            let is_plain = one.egress.is_none() && !one.sudo && !one.no_inner_door && !one.no_home;
+            is_plain && one.limits == limits
+        };
+        if let Some(one) = known.iter().find(says_it) {
+            return Ok((one.name.clone(), PolicyChoice::Known(one.id)));
+        }
+        let name = format!("gpu-{gpu}");
+        if known.iter().any(|one| one.name == name) {
+            return Err(refusals::policy_name_taken(&name));
+        }
+        if !self.new_policies.contains(&name) {
+            if let Some(full) = no_room(known.len() + self.new_policies.len()) {
+                return Err(full);
+            }
+            self.new_policies.insert(name.clone());
+        }
+        Ok((name.clone(), PolicyChoice::New { name, gpu }))
     }
 
     fn project(&mut self, typed: &str) -> Result<Result<Project, Refusal>, Failure> {
@@ -374,6 +492,15 @@ impl Planner<'_> {
                 Err(refusal) => Some(refusal),
             };
             faults.extend(refused.map(|refusal| fault(Some(Column::Name), refusal)));
+            let reads_mail = email != user.email;
+            if reads_mail && four_eyes::is_kept_apart(self.view, self.subject, &user)? {
+                faults.push(fault(Some(Column::Email), refusals::approval_account()));
+            }
+        }
+        if let Some(policy) = read.policy.take() {
+            let replaces = self.view.policy_at(PolicyLevel::User, Some(user.id.0))?;
+            let is_there = replaces.is_some_and(|id| policy.choice == PolicyChoice::Known(id));
+            read.policy = (!is_there).then_some(PlannedPolicy { replaces, ..policy });
         }
         let held = user
             .grants
@@ -396,7 +523,9 @@ impl Planner<'_> {
                 user,
                 member,
             },
-            Some(held) if held == member && !renamed => PlannedAct::Nothing,
+            Some(held) if held == member && !renamed && read.policy.is_none() => {
+                PlannedAct::Nothing
+            }
             Some(held) => PlannedAct::Change {
                 member: (held != member).then_some(member),
                 renamed: names,

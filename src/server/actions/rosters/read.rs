@@ -12,7 +12,7 @@ use rules::session::hidden;
 pub(super) const MAX_BYTES: usize = 2 << 20;
 /// Rows of a roster. Higher: one request hashes passwords for longer, some 40 ms each on two processors. Lower: a large
 /// school needs several files.
-pub(super) const MAX_ROWS: usize = 1_000;
+pub(super) const MAX_ROWS: usize = 5_000;
 /// Letters of one cell. Higher: nothing a roster has needs them. Lower: long names are refused.
 const MAX_CELL: usize = 254;
 
@@ -25,7 +25,11 @@ pub(super) enum Column {
     Password,
     Project,
     Role,
+    /// A policy to attach to the account.
+    Policy,
     ExpiresAt,
+    /// What the account holds of GPUs at most.
+    Gpu,
 }
 
 impl Column {
@@ -38,7 +42,9 @@ impl Column {
             Self::Password => "password",
             Self::Project => "project",
             Self::Role => "role",
+            Self::Policy => "policy",
             Self::ExpiresAt => "expires_at",
+            Self::Gpu => "gpu",
         }
     }
 
@@ -53,6 +59,8 @@ impl Column {
             "password" | "비밀번호" => Self::Password,
             "project" | "프로젝트" => Self::Project,
             "role" | "역할" => Self::Role,
+            "policy" | "정책" => Self::Policy,
+            "gpu" | "gpus" => Self::Gpu,
             "expires_at" | "expires" | "만료" | "만료일" => Self::ExpiresAt,
             _ => return None,
         })

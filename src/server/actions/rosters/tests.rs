@@ -294,6 +294,96 @@ async fn a_plan_is_applied_as_it_was_seen_or_not_at_all() {
     assert_ne!(here.digest, abroad.digest);
 }
 
+/// Undoing a roster with policies leaves every row as it was, the policy that it made included.
+#[tokio::test]
+async fn a_roster_attaches_policies_and_makes_one_for_a_share_of_gpus() {
+    let (server, boss) = a_server().await;
+    let limits = api::policies::LimitsBody {
+        sessions: Some(3),
+        ..api::policies::LimitsBody::default()
+    };
+    let asked = api::policies::NewPolicyBody {
+        name: "small".to_owned(),
+        limits,
+        egress: api::policies::EgressBody::default(),
+        sudo: false,
+        no_inner_door: false,
+        no_home: false,
+    };
+    policies::create(&server, &boss, asked).await.unwrap();
+    let before = crate::catalog::tests::dump::rows(server.catalog());
+    let text = "name,project,policy,gpu\n\
+        mina,vision,small,\n\
+        kim,vision,,0.5\n\
+        lee,vision,,0.50\n\
+        jae,vision,,\n";
+    let seen = plan(&server, &boss, text.as_bytes(), None).await.unwrap();
+    let named: Vec<&str> = seen.rows.iter().map(|row| row.policy.as_str()).collect();
+    assert_eq!(named, ["small", "gpu-0.5", "gpu-0.5", ""]);
+    let made = applied(&server, &boss, text).await;
+    assert_eq!((made.creates, made.joins), (3, 1));
+    let uses = |name: &'static str| {
+        let (server, boss) = (&server, &boss);
+        async move {
+            let policy = policies::get(server, boss, name).await.unwrap();
+            let uses = policy.uses.into_iter().map(|one| one.name);
+            (policy.limits.gpu, uses.collect::<Vec<_>>())
+        }
+    };
+    let half = Some(rules::units::GpuShare(50));
+    let [kim, lee, mina] = ["kim", "lee", "mina"].map(str::to_owned);
+    assert_eq!(uses("gpu-0.5").await, (half, vec![kim, lee]));
+    assert_eq!(uses("small").await, (None, vec![mina]));
+    let again = plan(&server, &boss, text.as_bytes(), None).await.unwrap();
+    assert_eq!((again.unchanged, again.changes), (4, 0));
+    undo(&server, &boss, &made.id.to_string()).await.unwrap();
+    assert_eq!(crate::catalog::tests::dump::rows(server.catalog()), before);
+
+    // Another policy in the place of the first is a change, and undone as one.
+    applied(&server, &boss, "name,project,policy\nmina,vision,small\n").await;
+    let other = applied(&server, &boss, "name,project,gpu\nmina,vision,1\n").await;
+    assert_eq!(other.changes, 1);
+    undo(&server, &boss, &other.id.to_string()).await.unwrap();
+    assert_eq!(uses("small").await.1, ["mina"]);
+    assert_eq!(
+        code(policies::get(&server, &boss, "gpu-1").await),
+        "policy.not-found"
+    );
+}
+
+#[tokio::test]
+async fn what_a_roster_says_of_policies_is_checked_as_attaching_them_is() {
+    let (server, boss) = a_server().await;
+    let asked = api::policies::NewPolicyBody {
+        name: "gpu-2".to_owned(),
+        limits: api::policies::LimitsBody::default(),
+        egress: api::policies::EgressBody::default(),
+        sudo: false,
+        no_inner_door: false,
+        no_home: false,
+    };
+    policies::create(&server, &boss, asked).await.unwrap();
+    let text = "name,policy,gpu\n\
+        x1,nowhere,\n\
+        x2,,lots\n\
+        x3,gpu-2,1\n\
+        x4,,2\n";
+    let rows = told(&server, &boss, text).await;
+    let codes: Vec<&str> = rows.iter().map(|(_, codes)| codes.as_str()).collect();
+    assert_eq!(codes[0], "policy policy.not-found");
+    assert!(codes[1].starts_with("gpu "), "{codes:?}");
+    assert_eq!(codes[2], "gpu roster.policy-twice");
+    assert_eq!(codes[3], "gpu policy.name-taken");
+    // An administrator of the domain makes accounts, and attaches no policies.
+    let all = rules::grants::GrantRole::Administrator;
+    tenancy::grant(&server, &boss, "mina", all, Some("default"), None)
+        .await
+        .unwrap();
+    let mina = sign_in(&server, "mina", GOOD, HERE).await.unwrap().caller;
+    let rows = told(&server, &mina, "name,project,gpu\nkim,vision,1\n").await;
+    assert_eq!(rows[0].1, "gpu role.administrator-needed");
+}
+
 #[tokio::test]
 async fn empty_cells_keep_what_a_member_has() {
     let (server, boss) = a_server().await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use api::commits::{CommitPreview, CommitRequest};
 use api::operations::OperationView;
 use base::link::streams::{LayerOutput, LayerRequest};
+use rules::codes::BREAK_GLASS_NEEDED;
 use rules::commit::{LayerSurvey, MAX_LAYER_BYTES, check_excluded, own_reference};
 use rules::image::CatalogImage;
 use rules::names::OperationId;
@@ -173,7 +174,14 @@ fn checked(caller: &Caller, request: &CommitRequest) -> Result<String, Refusal> 
 
 /// The session that is meant, for its owner, where it started from an image.
 fn owned(view: &ReadTransaction<'_>, caller: &Caller, id: &str) -> Result<Session, Failure> {
-    let session = find(view, caller, Permission::SessionsEnter, id)?;
+    let session = find(view, caller, Permission::SessionsEnter, id);
+    let session = session.map_err(|failure| match failure {
+        // A reason would not help.
+        Failure::Refusal(refusal) if refusal.code == BREAK_GLASS_NEEDED => {
+            refusals::commit_owner_only().into()
+        }
+        failure => failure,
+    })?;
     if !matches!(session.spec.environment, SessionEnvironment::Image { .. }) {
         return Err(refusals::commit_host_environment().into());
     }

@@ -1,17 +1,21 @@
 //! Which session a user means by what they typed: its name, its id, or the beginning of its id.
 
+use rules::break_glass::may_break_glass;
+use rules::codes::BREAK_GLASS_NEEDED;
 use rules::names::{SessionId, UserId};
 use rules::permissions::{Permission, Subject, may, own, reach};
-use rules::refusal::Refusal;
+use rules::refusal::{Refusal, RefusalKind};
 use rules::refusals;
 use rules::session::{Session, SessionState};
 use rules::start_up::StartUpChoice;
+use rules::units::Timestamp;
 use uuid::Uuid;
 
 use crate::Failure;
 use crate::access::{Caller, Via};
 use crate::actions::allowed;
 use crate::catalog::ReadTransaction;
+use crate::catalog::users::ROOT;
 
 /// Shorter beginnings of ids are not looked up: they say when, not which.
 const MIN_PREFIX: usize = 4;
@@ -25,51 +29,132 @@ pub(in crate::actions) fn find(
 ) -> Result<Session, Failure> {
     // The capability itself first, so that a token without it learns nothing of what exists.
     allowed(caller, verb)?;
-    let missing = || refusals::session_unknown();
+    let session = looked_up(view, caller, text)?;
+    check_verb(caller, verb, &session).map_err(hidden)?;
+    Ok(session)
+}
+
+/// The session that `text` means to a caller who gets into it at `now`.
+///
+/// Errors: as `check_entry`.
+pub(in crate::actions) fn find_to_enter(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    text: &str,
+    now: Timestamp,
+) -> Result<Session, Failure> {
+    allowed(caller, Permission::SessionsEnter)?;
+    let session = looked_up(view, caller, text)?;
+    check_entry(view, caller, &session, now).map_err(hidden)?;
+    Ok(session)
+}
+
+fn looked_up(view: &ReadTransaction<'_>, caller: &Caller, text: &str) -> Result<Session, Failure> {
     let found = match text.parse::<SessionId>() {
         Ok(id) => view.session(id)?,
         Err(_) => named(view, caller, text)?,
     };
-    let session = found.ok_or_else(missing)?;
+    let session = found.ok_or_else(refusals::session_unknown)?;
     // For a session there is no other one.
     if let Via::Session { id } = caller.via
         && session.id != id
     {
-        return Err(missing().into());
+        return Err(refusals::session_unknown().into());
     }
-    may(&caller.subject, verb, &session.scope()).map_err(|refusal| match refusal.kind {
-        rules::refusal::RefusalKind::NotFound => missing(),
-        _ => refusal,
-    })?;
-    keep_variables_own(caller, verb, &session)?;
     Ok(session)
 }
 
-/// Refuses to let a user into a session that was given variables of another one: who is inside reads them.
+/// The session that `text` means to a caller who is in it by right, or may open it with a reason.
 ///
-/// Errors: `session.has-variables`.
-pub(in crate::actions) fn keep_variables_own(
+/// Errors: as `check_entry`, but for `break-glass.needed`.
+pub(in crate::actions) fn find_to_open(
+    view: &ReadTransaction<'_>,
     caller: &Caller,
-    verb: Permission,
+    text: &str,
+) -> Result<Session, Failure> {
+    allowed(caller, Permission::SessionsEnter)?;
+    let session = looked_up(view, caller, text)?;
+    if session.owner != caller.subject.user {
+        check_glass(caller, &session).map_err(|refusal| hidden(refusal.into()))?;
+    }
+    Ok(session)
+}
+
+/// What is hidden is said as of every session that is not there.
+fn hidden(failure: Failure) -> Failure {
+    match failure {
+        Failure::Refusal(refusal) if refusal.kind == RefusalKind::NotFound => {
+            refusals::session_unknown().into()
+        }
+        failure => failure,
+    }
+}
+
+/// Whether the caller may do `verb` to a session that was looked up; into one of another user a reason lets them only as
+/// `check_entry` has it.
+///
+/// Errors: `session.not-found`, `role.permission-missing`; `session.has-variables`, `break-glass.needed`.
+fn check_verb(caller: &Caller, verb: Permission, session: &Session) -> Result<(), Failure> {
+    if verb != Permission::SessionsEnter || session.owner == caller.subject.user {
+        return Ok(may(&caller.subject, verb, &session.scope())?);
+    }
+    check_glass(caller, session)?;
+    match needs_no_reason(caller, session) {
+        true => Ok(()),
+        false => Err(refusals::break_glass_needed(&session.name).into()),
+    }
+}
+
+/// Whether the caller gets into a session at `now`: one that `needs_no_reason`, or one of another user with a reason that they
+/// typed (`break_glass`), until its time is over. One that was given variables of its user is that user's alone: who is
+/// inside reads them.
+///
+/// Errors: `session.not-found`, `role.permission-missing`, `session.has-variables`, `break-glass.needed`.
+pub(in crate::actions) fn check_entry(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
     session: &Session,
-) -> Result<(), Refusal> {
-    let is_of_another = session.owner != caller.subject.user;
-    let has_variables = session.start_up.choice == StartUpChoice::Variables;
-    match verb == Permission::SessionsEnter && is_of_another && has_variables {
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let refusal = match check_verb(caller, Permission::SessionsEnter, session) {
+        Err(Failure::Refusal(refusal)) if refusal.code == BREAK_GLASS_NEEDED => refusal,
+        checked => return checked,
+    };
+    let open = view.open_break_glass(caller.subject.user, session.id.0)?;
+    match open.is_some_and(|open| now < open.ends_at) {
+        true => Ok(()),
+        false => Err(refusal.into()),
+    }
+}
+
+/// Whether no user is to be told why the caller is in a session: it is their own; they are root on the machine, who has its
+/// memory and its disk; or it is the machine's own, whose root made it, and they administer the site.
+pub(in crate::actions) fn needs_no_reason(caller: &Caller, session: &Session) -> bool {
+    session.owner == caller.subject.user
+        || caller.via == Via::LocalRoot
+        || session.owner == ROOT && caller.subject.is_site_administrator()
+}
+
+/// Whether the caller may open a session of another user with a reason.
+///
+/// Errors: as `check_entry`, but for `break-glass.needed`.
+pub(in crate::actions) fn check_glass(caller: &Caller, session: &Session) -> Result<(), Refusal> {
+    may_break_glass(&caller.subject, &session.scope())?;
+    match session.start_up.choice == StartUpChoice::Variables {
         true => Err(refusals::session_has_variables()),
         false => Ok(()),
     }
 }
 
-/// The session of that name of that owner: of several the one that has not ended, else the newest.
+/// The session of that name of that owner, for a caller who gets into it at `now`: of several the one that has not ended,
+/// else the newest.
 pub(in crate::actions) fn find_of_owner(
     view: &ReadTransaction<'_>,
     caller: &Caller,
-    verb: Permission,
-    owner: &str,
-    name: &str,
+    (owner, name): (&str, &str),
+    now: Timestamp,
 ) -> Result<Session, Failure> {
-    allowed(caller, verb)?;
+    allowed(caller, Permission::SessionsEnter)?;
     let missing = || refusals::session_unknown();
     // A name that no user has costs the same look: how long an answer takes tells no more than its words.
     let user = view.user_named(owner)?.map(|owner| owner.id);
@@ -81,11 +166,7 @@ pub(in crate::actions) fn find_of_owner(
     };
     let called = view.sessions_called(&own(&owner), name)?;
     let session = called.into_iter().next().ok_or_else(missing)?;
-    may(&caller.subject, verb, &session.scope()).map_err(|refusal| match refusal.kind {
-        rules::refusal::RefusalKind::NotFound => missing(),
-        _ => refusal,
-    })?;
-    keep_variables_own(caller, verb, &session)?;
+    check_entry(view, caller, &session, now).map_err(hidden)?;
     Ok(session)
 }
 

@@ -103,9 +103,11 @@ pub async fn offer_folders(
         .write(Lane::Requests, "offer folders of a user", move |rows| {
             let user = leaving(rows, &caller, &who)?;
             may_open(&caller, &user)?;
-            let receiver = rows
-                .user_named(&to)?
-                .filter(|one| one.domain == user.domain && !one.suspended && one.id != user.id);
+            // Not to themselves: who leaves is not asked, and files of others are read with a reason.
+            let receiver = rows.user_named(&to)?.filter(|one| {
+                let is_other = one.id != user.id && one.id != caller.subject.user;
+                is_other && one.domain == user.domain && !one.suspended
+            });
             let unknown = || refusals::folder_share_unknown().at("/to");
             let receiver = receiver.ok_or_else(unknown)?;
             transfers::offer_all(rows, &caller, user.id, &receiver)?;

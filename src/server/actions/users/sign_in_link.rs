@@ -65,6 +65,7 @@ pub async fn make(
             still_admitted(rows, &caller)?;
             let user = find(rows, &caller.subject, Permission::UsersWrite, &who)?;
             may_link(&caller, &user)?;
+            four_eyes::keep_accounts_apart(rows, &caller, &user)?;
             let link = SignInLinkRecord {
                 user: user.id,
                 maker: caller.subject.user,

@@ -661,7 +661,7 @@ async fn folders_of_who_leaves_are_offered_within_the_domain_alone() {
         "role.administrator-needed"
     );
     assert_eq!(code(offer(&boss, "boss", "lee").await), "user.self");
-    for to in ["", "none", "mina"] {
+    for to in ["", "none", "mina", "boss"] {
         assert_eq!(
             code(offer(&boss, "mina", to).await),
             "folder.share-unknown",

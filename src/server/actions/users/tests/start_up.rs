@@ -6,8 +6,8 @@ use api::start_up::{NewDotfileBody, NewStartupScriptBody, NewVariableBody};
 use rules::start_up::{MAX_DOTFILES, MAX_OWN_VARIABLES, StartUpChoice};
 
 use super::*;
-use crate::actions::sessions;
 use crate::actions::users::start_up::*;
+use crate::actions::{break_glass, sessions};
 
 const SECRET: &str = "hunter2-of-mina";
 
@@ -123,6 +123,19 @@ async fn a_session_of_ones_own_gets_all_of_it_and_no_other_does() {
     // Nor do they get into the one that has them.
     let entered = sessions::enter(&server, &boss, &own.id.to_string()).await;
     assert_eq!(code(entered), "session.has-variables");
+    for (which, expected) in [
+        (own.id, "session.has-variables"),
+        (bare.id, "done"),
+        (lesson.id, "done"),
+    ] {
+        let asked = api::break_glass::BreakGlassBody {
+            reason: "The disk is nearly full.".to_owned(),
+            minutes: None,
+        };
+        let which = which.to_string();
+        let opened = break_glass::enter_session(&server, &boss, &which, asked).await;
+        assert_eq!(code(opened), expected);
+    }
     for (caller, id) in [(&boss, bare.id), (&boss, lesson.id), (&mina, own.id)] {
         let entered = sessions::enter(&server, caller, &id.to_string()).await;
         assert_eq!(code(entered), "done");
