@@ -919,7 +919,7 @@ pub(super) const APPROVALS: &[Column<ApprovalView>] = &[
     column("ACT", 0, |r, _| r.act.clone()),
     column("OBJECT", 0, |r, _| dash(&r.object)),
     column("ASKED BY", 1, |r, _| r.asker.clone()),
-    column("ASKED", 1, |r, v| format!("{} ago", age(r.asked_at, v.now))),
+    column("ASKED", 1, |r, v| v.ago(r.asked_at)),
     column("STATE", 0, |r, _| r.state.word().to_owned()),
     column("UNTIL", 2, |r, _| r.expires_at.to_string()),
     column("BY", 2, |r, _| maybe(r.decided_by.as_ref())),
@@ -932,7 +932,7 @@ pub(super) const BREAK_GLASS: &[Column<BreakGlassView>] = &[
     column("NAME", 0, |r, _| r.name.clone()),
     column("OWNER", 1, |r, _| r.owner.clone()),
     column("BY", 0, |r, _| r.actor.clone()),
-    column("BEGAN", 1, |r, v| format!("{} ago", age(r.began_at, v.now))),
+    column("BEGAN", 1, |r, v| v.ago(r.began_at)),
     column("UNTIL", 1, |r, _| {
         r.ended_at.unwrap_or(r.ends_at).to_string()
     }),
