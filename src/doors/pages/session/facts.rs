@@ -190,6 +190,13 @@ pub(super) fn facts(
             text: node.clone(),
         });
     }
+    // Where they stand inside is what a user types first.
+    for mount in session.mounts.iter().take(3) {
+        all.push(IconFact {
+            icon: "folder",
+            text: t.session_folder_at(mount.name.as_str(), mount.at.as_str()),
+        });
+    }
     for (name, value) in session.labels.iter().take(4) {
         all.push(IconFact {
             icon: "link",
