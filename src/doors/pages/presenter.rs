@@ -1106,6 +1106,18 @@ mod tests {
             assert_eq!(steps[2].what, t.timeline_running());
             assert_eq!(steps[2].took, ran);
         }
+        // What several containers tell alike stands once.
+        let alike = [
+            ("session.accepted", 0),
+            ("session.changed", 10),
+            ("session.preparing", 50),
+            ("session.changed", 60),
+        ];
+        let mut alike: Vec<EventView> = alike.iter().map(event).collect();
+        for at in [1, 3] {
+            alike[at].after = "Its place was found.".into();
+        }
+        assert_eq!(timeline(t, &visit.clock, &session, &alike).len(), 3);
         let facts = end(t, &session, None, String::new()).facts;
         assert!(
             facts.contains(&(t.ended_ran().to_owned(), ran)),
