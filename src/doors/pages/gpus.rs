@@ -945,7 +945,7 @@ fn rules(t: Text, all: &Gpus) -> Vec<(String, String)> {
     rows.push((
         t.gpu_context().to_owned(),
         match all.items.iter().any(is_measured) {
-            true => format!("{} · {}", size, t.gpu_context_measured()),
+            true => format!("{size} · {}", t.gpu_context_measured()),
             false => size,
         },
     ));
