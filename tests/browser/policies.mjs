@@ -210,6 +210,13 @@ test("a limit is raised for a while, said where limits are, and ended", async ()
   assert.match(await page.locator("#key-help").innerText(), /^Now: .* of 50 GiB · built in$/);
   assert.match(await page.locator("#value-help").innerText(), /^In MiB, GiB or TiB/);
   assert.deepEqual(await violations(page), []);
+  await page.fill("#value", "60 GiB");
+  await page.click("button:has-text('Raise limit')");
+  await page.locator(".field", { has: page.locator("#time") }).filter({ hasText: "Type for how long" }).waitFor();
+  await page.fill("#value", "1 GiB");
+  await page.fill("#time", "3d");
+  await page.click("button:has-text('Raise limit')");
+  await page.locator(".field", { has: page.locator("#value") }).filter({ hasText: "raises nothing" }).waitFor();
   await page.fill("#value", "much");
   await page.fill("#time", "3d");
   await page.click("button:has-text('Raise limit')");
@@ -235,7 +242,10 @@ test("a limit is raised for a while, said where limits are, and ended", async ()
   assert.equal(await page.inputValue("#key"), "waiting");
   await page.fill("#time", "3d");
   await page.click("button:has-text('Raise limit')");
+  // Back at the user, where the form was reached from.
+  await page.waitForURL(`**/users/${PERSON.name}?notice=*`);
   await page.locator("[role=status]", { hasText: "is raised" }).first().waitFor();
+  await page.goto(`${house.origin}/allowances`);
   const row = page.locator("#list tr", { hasText: "a sweep" });
   assert.match(await row.innerText(), /Waiting sessions: 2000\s+\d+ \w{3} \d\d:\d\d/);
   assert.deepEqual(await violations(page), []);

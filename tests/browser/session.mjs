@@ -255,7 +255,7 @@ test("an ended session says its exit code once", async (t) => {
   await page.goto(address("fails"));
   const words = await page.locator("#console").innerText();
   assert.equal(words.match(/43/g)?.length, 1, words);
-  assert.equal(await page.getByRole("link", { name: "Duplicate" }).count(), 1);
+  assert.equal(await page.getByRole("link", { name: "Edit and run again" }).count(), 1);
   // Its command stands in the settings as one types it, and can be copied.
   const command = page.locator("#command-line");
   assert.equal(await command.innerText(), "sh -c 'exit 43'");

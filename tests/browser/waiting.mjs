@@ -132,7 +132,7 @@ test("a batch job is asked for its command, not called wrong, before anything is
   await visit("/sessions/new?kind=batch");
   const preview = page.locator("#preview");
   assert.match(await preview.locator(".verdict").innerText(), /^Not ready to launch\nEnter a command/);
-  assert.match(await preview.locator(".checks li").first().innerText(), /Starts now/);
+  assert.match(await preview.locator(".checks li").first().innerText(), /With a command: Starts now/);
   const button = preview.locator("button[value=launch]");
   assert.equal(await button.getAttribute("aria-disabled"), "true");
   assert.match(await preview.locator("#why-not").innerText(), /^Enter a command/);
@@ -151,7 +151,7 @@ test("a duplicate of what was killed for memory asks for more and says so; a fai
   const bad = await page.locator(".verdict svg").evaluate((icon) => getComputedStyle(icon).color);
   assert.equal(await dot.evaluate((dot) => getComputedStyle(dot).borderTopColor), bad);
   assert.equal(await page.locator(".cli").count(), 0, "an ended session has no command lines");
-  await page.locator("#verbs").getByRole("link", { name: "Duplicate" }).click();
+  await page.locator("#verbs").getByRole("link", { name: "Edit and run again" }).click();
   assert.equal(await page.inputValue("#memory"), "64m");
   assert.match(await page.locator("#changed").innerText(), /eats was killed at its memory limit of 32 MiB\. This form asks for 6[0-9.]+ MiB\./);
   await visit("/");

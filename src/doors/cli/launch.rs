@@ -15,13 +15,15 @@ use super::answer::Answer;
 use super::args::{LaunchArguments, RunArguments, SessionKindArgument, WaitTarget};
 use super::client::{Extra, HttpClient, MAX_RECONNECT, fresh_key};
 use super::error::{CliError, INTERRUPTED, NEVER_RAN, TIMEOUT, UNREACHABLE};
-use super::explain::{explained, in_full};
+use super::explain::{explained, in_full, waits_for};
 use super::output::OutputStyle;
 use super::values::{GpuArguments, pairs, resources, seconds};
 use super::{Surroundings, columns, complain, print, terminal, values};
 
 /// How long one question "is it over?" waits at the server before it is asked again.
 const LONG_POLL_SECONDS: u64 = 25;
+/// What has not begun after this long is told what it waits for. Lower: a start that is under way is told as a wait.
+const TOLD_AFTER_SECONDS: u64 = 2;
 
 /// Runs a command or a shell in a new session.
 pub(super) async fn run(
@@ -69,7 +71,7 @@ pub(super) async fn run(
     let code = if interactive_view || request.interactive {
         with_input(client, view, &id, &request).await?
     } else {
-        follow(client, &id).await?
+        follow(client, view, &id).await?
     };
     if request.rm && code.1 {
         let _ = client
@@ -228,11 +230,33 @@ pub(super) async fn wait(
     }
 }
 
+/// Says on standard error what a session waits for that is still in the queue after a moment. Where it cannot be told,
+/// it says where to ask.
+async fn tell_wait(client: &HttpClient, view: &OutputStyle, id: &str) {
+    if view.quiet {
+        return;
+    }
+    let path = values::path(id);
+    let look = format!("{path}?wait=running&patience={TOLD_AFTER_SECONDS}");
+    let Ok(session) = client.read::<SessionView>(&look).await else {
+        return;
+    };
+    if session.read.state != SessionState::Pending {
+        return;
+    }
+    let name = &session.read.name;
+    match client.read::<Explanation>(&format!("{path}/why")).await {
+        Ok(why) => complain(&format!("{name} waits: {}\n", waits_for(&why.read))),
+        Err(_) => complain(&format!("{name} waits; fardel why {name} says what for\n")),
+    }
+}
+
 /// Prints what the session writes until it ends; returns its code, and whether it is over. The first
 /// Ctrl-C stops it, the second ends it at once.
-async fn follow(client: &HttpClient, id: &str) -> Result<(u8, bool), CliError> {
+async fn follow(client: &HttpClient, view: &OutputStyle, id: &str) -> Result<(u8, bool), CliError> {
     let mut interrupts = 0;
     let output = async {
+        tell_wait(client, view, id).await;
         terminal::copy_log(client, (id, None), 0, true).await?;
         wait(client, id, WaitTarget::Ended, None).await
     };
@@ -260,6 +284,7 @@ async fn with_input(
     id: &str,
     request: &RunArguments,
 ) -> Result<(u8, bool), CliError> {
+    tell_wait(client, view, id).await;
     let session = wait(client, id, WaitTarget::Running, None).await?;
     let mut detached = false;
     if session.read.state == SessionState::Ended {

@@ -51,6 +51,8 @@ pub struct AllowancesPage {
     pub levels: Vec<Choice>,
     pub keys: Vec<Choice>,
     pub subject: String,
+    /// The page that the form was reached from; empty for this one.
+    pub back: String,
     /// What the chosen limit is now and where that comes from; empty where that is not known.
     pub now: String,
     pub value: String,
@@ -94,6 +96,8 @@ fn failed(
 struct TypedAllowance {
     level: String,
     subject: String,
+    /// The page that the form was reached from, and to which it leads once the limit is raised.
+    back: String,
     key: String,
     value: String,
     time: String,
@@ -110,6 +114,7 @@ impl TypedAllowance {
         Self {
             level: value("level"),
             subject: value("subject"),
+            back: value("back"),
             key: value("key"),
             ..Self::default()
         }
@@ -231,6 +236,7 @@ async fn read(
             }))
             .collect(),
         subject: typed.subject.clone(),
+        back: typed.back.clone(),
         now: match (&held, key) {
             (Some(held), Some(key)) => t.allowances_now(user::told_of(visit, held, key)),
             _ => String::new(),
@@ -341,7 +347,13 @@ async fn create(
         Err(refusal) => Err(refusal.into()),
     };
     match made {
-        Ok(made) => responses::see_with(PATH, "allowance-added", &made.name),
+        Ok(made) => {
+            let back = match sent.back.as_str() {
+                "" => PATH,
+                place => responses::own_place(place),
+            };
+            responses::see_with(back, "allowance-added", &made.name)
+        }
         Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemWrite) => {
             let refusal = at_field(refusal);
             let form = RefusedForm::new(visit.text, PATH, &refusal).otherwise_at("subject");
@@ -365,7 +377,7 @@ fn at_field(refusal: Refusal) -> Refusal {
     }
 }
 
-/// What was typed, as the action takes it. Errors: `allowance.empty`, `policy.limit-invalid`, `span.invalid`, `allowance.time-invalid`, each at its field.
+/// What was typed, as the action takes it. Errors: `allowance.empty`, `policy.limit-invalid`, `span.invalid`, `allowance.time-missing`, each at its field.
 fn body(console: &PagesContext, sent: &TypedAllowance) -> Result<NewAllowanceBody, Refusal> {
     let key = key_of(&sent.key).ok_or_else(|| refusals::allowance_empty().at("/key"))?;
     let mut limits = PolicyLimits::NONE;
@@ -384,7 +396,7 @@ fn body(console: &PagesContext, sent: &TypedAllowance) -> Result<NewAllowanceBod
         return Err(refusals::allowance_empty().at("/value"));
     }
     let span = launch::span(&sent.time).map_err(|refusal| refusal.at("/time"))?;
-    let span = span.ok_or_else(|| refusals::allowance_time_invalid().at("/time"))?;
+    let span = span.ok_or_else(|| refusals::allowance_time_missing().at("/time"))?;
     Ok(NewAllowanceBody {
         level: TenantLevel::parse(&sent.level).unwrap_or(TenantLevel::User),
         subject: sent.subject.trim().to_owned(),

@@ -360,7 +360,7 @@ fn columns(t: Text) -> Vec<TableColumn> {
             .sorted_by("name")
             .class("first")
             .display(ColumnDisplay::Fixed),
-        TableColumn::new("used", t.budgets_used()).class("u"),
+        TableColumn::new("used", t.budgets_used()).class("u below"),
         TableColumn::new("reserved", t.budgets_reserved()).class("below"),
         TableColumn::new("left", t.budgets_left()).class("below"),
         TableColumn::new("state", t.budgets_state()).class("below"),

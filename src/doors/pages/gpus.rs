@@ -278,10 +278,12 @@ pub async fn list_live(
             let page = read(&console, &visit, &caller, &headers, &asked)
                 .await
                 .ok()?;
+            let counts = ("counts", stream::menu_counts(&console, &caller).await?);
             let lead = ("lead", page.as_lead().render().ok()?);
             Some(match page.list {
-                Some(_) => vec![lead, ("list", page.as_list().render().ok()?)],
+                Some(_) => vec![counts, lead, ("list", page.as_list().render().ok()?)],
                 None => vec![
+                    counts,
                     lead,
                     ("plan", page.as_plan().render().ok()?),
                     ("key", page.as_key().render().ok()?),
@@ -333,6 +335,7 @@ pub async fn show_live(
         async move {
             let page = one(&console, &visit, &caller, &id, None, None).await.ok()?;
             Some(vec![
+                ("counts", stream::menu_counts(&console, &caller).await?),
                 ("state", page.as_state().render().ok()?),
                 ("slices", page.as_slices().render().ok()?),
                 ("facts", page.as_facts().render().ok()?),
@@ -938,15 +941,20 @@ fn rules(t: Text, all: &Gpus) -> Vec<(String, String)> {
     if units > 1 {
         rows.push((t.gpu_units().to_owned(), units.to_string()));
     }
+    let size = components::size(all.context_overhead.0);
     rows.push((
         t.gpu_context().to_owned(),
-        format!(
-            "{} · {}",
-            components::size(all.context_overhead.0),
-            t.gpu_context_measured()
-        ),
+        match all.items.iter().any(is_measured) {
+            true => format!("{size} · {}", t.gpu_context_measured()),
+            false => size,
+        },
     ));
     rows
+}
+
+/// Whether what limits do was measured on such a card: figures of another one say nothing of it.
+fn is_measured(gpu: &Gpu) -> bool {
+    gpu.model.contains("H200")
 }
 
 fn facts(t: Text, gpu: &Gpu, context: Bytes) -> Vec<(String, String)> {
@@ -956,7 +964,6 @@ fn facts(t: Text, gpu: &Gpu, context: Bytes) -> Vec<(String, String)> {
         (t.gpu_machine().to_owned(), gpu.node_name.clone()),
         (t.gpu_memory().to_owned(), components::size(gpu.memory.0)),
         (t.gpu_sms().to_owned(), gpu.sms.to_string()),
-        (t.gpu_health().to_owned(), health(t, gpu)),
         (t.gpu_doing().to_owned(), doing(t, gpu)),
         (
             t.gpu_given().to_owned(),
@@ -987,11 +994,12 @@ fn facts(t: Text, gpu: &Gpu, context: Bytes) -> Vec<(String, String)> {
             t.gpu_least_why(share(least), components::size(context.0)),
         ));
     }
-    rows.push((
-        t.gpu_limits().to_owned(),
-        t.gpu_limits_measured().to_owned(),
-    ));
+    if is_measured(gpu) {
+        let measured = t.gpu_limits_measured();
+        rows.push((t.gpu_limits().to_owned(), measured.to_owned()));
+    }
     if !gpu.simulated {
+        rows.push((t.gpu_health().to_owned(), health(t, gpu)));
         let hold = match gpu.hold {
             Hold::Nobody => t.gpu_hold_nobody(),
             Hold::Hook => t.gpu_hold_hook(),

@@ -256,19 +256,6 @@ impl LaunchPage {
             _ => false,
         }
     }
-
-    /// What the folded part holds for this reader, by name.
-    fn folded(&self) -> String {
-        let titles: Vec<String> = self
-            .texts
-            .iter()
-            .map(|one| one.title.to_lowercase())
-            .collect();
-        match self.form.offers_sudo {
-            true => self.t.launch_more_sudo(titles.join(", ")),
-            false => self.t.launch_more(titles.join(", ")),
-        }
-    }
 }
 
 impl LaunchForm {
@@ -1397,15 +1384,13 @@ async fn answered(
 /// The preview of a job without a command: that is missing first; what the scheduler says is a line below it.
 fn incomplete(t: Text, preview: Preview) -> Preview {
     let answer = CheckRow {
-        icon: preview.icon,
-        tone: match preview.tone {
-            "" => "ok",
-            _ => "warn",
-        },
-        name: match preview.tone {
+        icon: "hourglass",
+        // It is no news yet, neither a good one nor a bad one.
+        tone: "dim",
+        name: t.preview_with_command(match preview.tone {
             "" => preview.verdict,
             _ => format!("{} · {}", preview.verdict, preview.detail),
-        },
+        }),
         value: String::new(),
     };
     Preview {
@@ -1599,7 +1584,10 @@ mod tests {
         let below = &told.checks[0];
         assert_eq!(
             (below.name.as_str(), below.tone),
-            ("Waits in the queue · 0.10 of 4 cores are free.", "warn")
+            (
+                "With a command: Waits in the queue · 0.10 of 4 cores are free.",
+                "dim"
+            )
         );
     }
 

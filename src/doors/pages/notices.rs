@@ -2,13 +2,14 @@
 //! user says that.
 
 use askama::Template;
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use rules::idleness::IdleAction;
 use rules::quota::{LimitKey, PolicyLimits};
 use rules::session::Outcome;
 use rules::units::Timestamp;
+use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::notices::{self, NoticeKind, OwnMaintenance, OwnNotice};
@@ -18,6 +19,7 @@ use super::components;
 use super::layout::{Nav, PageLayout};
 use super::policies::{amount_in, key_name};
 use super::request_context::{LocalClock, RequestContext};
+use super::table::{self, Pager};
 use super::{PagesContext, layout, live as stream, responses};
 use crate::doors::text::{Text, codes};
 
@@ -29,8 +31,9 @@ pub struct NoticesPage {
     pub rows: Vec<NoticeRow>,
     /// Of all notices, as the bell counts them.
     pub unread: u64,
-    /// There may be older ones than those that are shown.
+    /// There may be older ones than those that are listed.
     pub is_cut: bool,
+    pub pager: Pager,
 }
 
 /// One notice.
@@ -46,13 +49,23 @@ pub struct NoticeRow {
     pub unread: bool,
 }
 
+const PATH: &str = "/notices";
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct NoticesQuery {
+    /// The page of notices, from 1.
+    page: String,
+}
+
 /// `GET /notices`
 pub async fn show(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
+    Query(asked): Query<NoticesQuery>,
 ) -> Response {
-    match read(&console, &visit, &caller).await {
+    match read(&console, &visit, &caller, &asked.page).await {
         Ok(page) => responses::page(&console, &visit, StatusCode::OK, &page),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
@@ -63,12 +76,14 @@ pub async fn live(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
+    Query(asked): Query<NoticesQuery>,
 ) -> Response {
     let (shared, request, reader) = (console.clone(), visit.clone(), caller.clone());
     stream::stream(&shared, &request, &reader, move || {
         let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
+        let shown = asked.page.clone();
         async move {
-            let page = read(&console, &visit, &caller).await.ok()?;
+            let page = read(&console, &visit, &caller, &shown).await.ok()?;
             Some(vec![
                 ("counts", stream::menu_counts(&console, &caller).await?),
                 ("list", page.as_list().render().ok()?),
@@ -84,7 +99,7 @@ pub async fn mark_read(
     PageCaller(caller): PageCaller,
 ) -> Response {
     match notices::mark_read(&console.server, &caller).await {
-        Ok(()) => responses::see("/notices"),
+        Ok(()) => responses::see(PATH),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
 }
@@ -103,19 +118,26 @@ async fn read(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
+    shown: &str,
 ) -> Result<NoticesPage, Failure> {
     let all = notices::list(&console.server, caller).await?;
     let now = console.server.clock().now();
+    let is_cut = all.len() >= notices::MAX_SHOWN as usize;
+    let (rows, pager) = table::one_page(visit.text, PATH, shown, all);
     let f = PageLayout {
-        live: Some("/notices/live".to_owned()),
+        live: Some(match shown {
+            "" => "/notices/live".to_owned(),
+            page => format!("/notices/live?page={}", responses::encoded(page)),
+        }),
         ..layout(console, visit, caller, Nav::Nowhere)
     };
     Ok(NoticesPage {
         t: visit.text,
         unread: f.unread,
         f,
-        is_cut: all.len() >= notices::MAX_SHOWN as usize,
-        rows: all
+        is_cut: is_cut && pager.next.is_none(),
+        pager,
+        rows: rows
             .iter()
             .map(|notice| row(visit.text, &visit.clock, now, notice))
             .collect(),

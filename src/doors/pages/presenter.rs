@@ -1,6 +1,8 @@
 //! Turns what the rules say (sessions, rooms, explanations) into the pieces pages show: pills, racks, previews,
 //! timelines, endings. Pure: same answer for the same input, nothing is asked for.
 
+use std::collections::BTreeSet;
+
 use api::events::EventView;
 use api::gpus::Gpu;
 use api::sessions::SessionView;
@@ -780,17 +782,20 @@ pub fn timeline(
     events: &[EventView],
 ) -> Vec<TimelineStep> {
     let node = session.node.as_deref().unwrap_or_default();
+    // What was said in this life of it.
+    let mut told_before = BTreeSet::new();
     let mut told: Vec<DatedStep<'_>> = events
         .iter()
-        .enumerate()
         // Its connections have a table of their own.
-        .filter(|(_, event)| !event.code.starts_with("session.connect"))
+        .filter(|event| !event.code.starts_with("session.connect"))
         // A container of several that came further is no step of the session.
-        .filter(|&(at, event)| {
-            let before = at.checked_sub(1).and_then(|before| events.get(before));
-            event.code != "session.changed" || before.is_none_or(|one| one.after != event.after)
+        .filter(|event| {
+            if begins(&event.code) {
+                told_before.clear();
+            }
+            told_before.insert(event.after.as_str()) || event.code != "session.changed"
         })
-        .map(|(_, event)| {
+        .map(|event| {
             let (tone, what) = match event.code.as_str() {
                 // One that was placed before and waits again is nowhere.
                 "session.scheduled" if node.is_empty() => {
@@ -1102,6 +1107,18 @@ mod tests {
             assert_eq!(steps[2].what, t.timeline_running());
             assert_eq!(steps[2].took, ran);
         }
+        // What several containers tell alike stands once.
+        let alike = [
+            ("session.accepted", 0),
+            ("session.changed", 10),
+            ("session.preparing", 50),
+            ("session.changed", 60),
+        ];
+        let mut alike: Vec<EventView> = alike.iter().map(event).collect();
+        for at in [1, 3] {
+            alike[at].after = "Its place was found.".into();
+        }
+        assert_eq!(timeline(t, &visit.clock, &session, &alike).len(), 3);
         let facts = end(t, &session, None, String::new()).facts;
         assert!(
             facts.contains(&(t.ended_ran().to_owned(), ran)),

@@ -1,6 +1,6 @@
 //! `/sessions`: the table of sessions, its stream, and the same rows as a file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::sessions::SessionView;
 use askama::Template;
@@ -618,7 +618,10 @@ fn cell(
         "gpu" => match (given.mig, given.gpu) {
             (None, GpuShare::ZERO) => TableCell::Empty,
             (profile, share) => TableCell::Text {
-                text: profile.map_or_else(|| share.to_string(), |profile| profile.to_string()),
+                text: profile.map_or_else(
+                    || presenter::gpu_amount(t, share),
+                    |profile| profile.to_string(),
+                ),
                 note: held(t, session, policy),
             },
         },
@@ -720,11 +723,9 @@ pub(super) fn held(t: Text, session: &SessionView, policy: SharePolicy) -> Strin
         words.push(t.gpu_units_of(policy.in_units(session.resources.gpu)));
     }
     if !session.devices.is_empty() && session.state.holds_resources() {
-        let numbers: Vec<String> = session
-            .devices
-            .iter()
-            .map(|d| d.index.to_string())
-            .collect();
+        // Containers of one session may share a device.
+        let numbers: BTreeSet<u32> = session.devices.iter().map(|d| d.index).collect();
+        let numbers: Vec<String> = numbers.iter().map(u32::to_string).collect();
         let memory: Bytes = session.devices.iter().map(|d| d.memory).sum();
         words.push(t.gpu_devices(numbers.join(", ")));
         words.push(components::size(memory.0));

@@ -419,7 +419,12 @@ fn limits(visit: &RequestContext, profile: &UserProfile, may_raise: bool) -> Vec
         let raises = may_raise && profile.raisable.get(key).is_some();
         LimitRow {
             raise: match raises {
-                true => format!("/allowances?subject={name}&key={}", key.word()),
+                true => {
+                    format!(
+                        "/allowances?back=/users/{name}&subject={name}&key={}",
+                        key.word()
+                    )
+                }
                 false => String::new(),
             },
             ..row

@@ -61,7 +61,8 @@ pub async fn get(
 
 /// Raises limits until a time. Holds at once, also for what waits.
 ///
-/// Errors: `allowance.empty`, `allowance.end`, `allowance.no-limit`, `allowance.reason-too-long`, `allowance.too-many`,
+/// Errors: `allowance.empty`, `allowance.end`, `allowance.no-limit`, `allowance.not-above`, `allowance.reason-too-long`,
+/// `allowance.too-many`,
 /// `policy.limit-too-large`, `domain.not-found`, `project.not-found`, `user.not-found`.
 pub async fn create(
     server: &Server,
@@ -102,6 +103,15 @@ pub async fn create(
                 return Err(refusals::allowance_no_limit(key.word(), &whose)
                     .at(place)
                     .into());
+            }
+            let raises_nothing = LimitKey::ALL.into_iter().find_map(|key| {
+                let (asked, held) = (limits.get(key)?, held.get(key)?);
+                (asked <= held).then_some((key, held))
+            });
+            if let Some((key, held)) = raises_nothing {
+                let place = format!("/limits/{}", key.word());
+                let refusal = refusals::allowance_not_above(&whose, key.told(held));
+                return Err(refusal.at(place).into());
             }
             if let Some(full) = no_room(rows.allowances()?.len()) {
                 return Err(full.into());
@@ -147,7 +157,7 @@ pub async fn remove(server: &Server, caller: &Caller, id: AllowanceId) -> Result
 
 /// The limits that an allowance of that subject can raise, without any allowance: those of policies that bound it, and those
 /// that are built in where no policy says it. What it leaves out is not limited. Costs a visit of each policy and of each
-/// place that one is attached to.
+/// place that one is attached to. Of several policies of that level, the strictest counts.
 pub(crate) fn raisable(
     view: &ReadTransaction<'_>,
     level: TenantLevel,
@@ -183,7 +193,7 @@ pub(crate) fn raisable(
         };
         if TenantLevel::that_raises(used.level) == level && is_of(used.subject) {
             let found = policies.iter().find(|one| one.id == policy);
-            held = found.map_or(held, |found| held.or(found.limits));
+            held = found.map_or(held, |found| strictest(held, found.limits));
         }
     }
     let Some((owner, domain)) = account else {
@@ -201,6 +211,17 @@ pub(crate) fn raisable(
         .iter()
         .filter(|policy| TenantLevel::that_raises(policy.level) == level);
     Ok(of_account.fold(held, |held, policy| held.or(policy.limits)))
+}
+
+/// Of each limit the lower one; the one that is said where only one says it.
+fn strictest(one: PolicyLimits, other: PolicyLimits) -> PolicyLimits {
+    let mut both = one.or(other);
+    for key in LimitKey::ALL {
+        if let (Some(a), Some(b)) = (one.get(key), other.get(key)) {
+            both.set(key, Some(a.min(b)));
+        }
+    }
+    both
 }
 
 fn show(row: AllowanceRecord) -> AllowanceView {

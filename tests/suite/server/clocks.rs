@@ -55,7 +55,7 @@ async fn what_a_clock_two_years_ahead_ended_no_clock_two_years_behind_brings_bac
     let opened = the_box.send(open.expect("a request")).await;
     assert_eq!(opened.status, 200, "{}", opened.short());
     let raised = json!({
-        "level": "user", "subject": "jae", "limits": {"waiting": 900}, "until": ahead(1),
+        "level": "user", "subject": "jae", "limits": {"waiting": 2000}, "until": ahead(1),
     });
     made(&the_box, "/api/v1/allowances", raised).await;
     made(&the_box, "/api/v1/projects", json!({"name": "lab"})).await;

@@ -229,7 +229,7 @@ impl World {
         world.put(&path, holds_for).await;
         let until = world.the_box.server.clock().now().plus_seconds(9 * 86_400);
         let raised = json!({
-            "level": "user", "subject": user, "limits": {"waiting": 900}, "until": until.to_string(), "reason": word,
+            "level": "user", "subject": user, "limits": {"waiting": 2000}, "until": until.to_string(), "reason": word,
         });
         let raised = world.made("/api/v1/allowances", raised).await;
         world.keep("ALLOWANCE", &raised);

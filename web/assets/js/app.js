@@ -53,13 +53,15 @@ if (location.search.includes("notice=")) {
   history.replaceState(null, "", address);
 }
 
-// The word about what was done to a session leaves once its state has moved on from there, read by then.
+// The word about what was done to a session leaves once its state has moved on from there, read by then. On the page of
+// a GPU that is when another number of sessions runs on it.
 const said = one("main > .notice");
-const state = one("h1 > #state");
+const state = one("h1 > #state") ?? one("#slices");
 if (said && state) {
-  const [then, from] = [state.textContent.trim(), Date.now()];
+  const stands = () => (state.id === "slices" ? state.querySelectorAll("tbody tr").length : state.textContent.trim());
+  const [then, from] = [stands(), Date.now()];
   const watch = new MutationObserver(() => {
-    if (state.textContent.trim() === then) return;
+    if (stands() === then) return;
     watch.disconnect();
     setTimeout(() => said.remove(), Math.max(0, 6000 - (Date.now() - from)));
   });

@@ -190,6 +190,13 @@ pub(super) fn facts(
             text: node.clone(),
         });
     }
+    // Where they stand inside is what a user types first.
+    for mount in session.mounts.iter().take(3) {
+        all.push(IconFact {
+            icon: "folder",
+            text: t.session_folder_at(mount.name.as_str(), mount.at.as_str()),
+        });
+    }
     for (name, value) in session.labels.iter().take(4) {
         all.push(IconFact {
             icon: "link",
@@ -224,7 +231,9 @@ fn time_on_hold(events: &[EventView]) -> u64 {
 
 pub(super) fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec<(String, String)> {
     let given = session.resources;
-    let grants = session.devices.iter().map(|part| {
+    // Equal parts, as containers of one session have them, stand in one row.
+    let mut grants: Vec<(String, usize)> = Vec::new();
+    for part in &session.devices {
         let mut words = t.gpu_grant(
             part.index,
             match part.profile {
@@ -242,7 +251,14 @@ pub(super) fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec
                 words.push_str(&format!(" · {word}"));
             }
         }
-        (t.gpu_share().to_owned(), words)
+        match grants.iter_mut().find(|(known, _)| *known == words) {
+            Some((_, number)) => *number += 1,
+            None => grants.push((words, 1)),
+        }
+    }
+    let grants = grants.into_iter().map(|(words, number)| match number {
+        1 => (t.gpu_share().to_owned(), words),
+        _ => (t.gpu_share().to_owned(), format!("{number} × {words}")),
     });
     let mut all: Vec<(String, String)> = grants.collect();
     if all.is_empty()

@@ -219,8 +219,8 @@ fn fair_trial(t: Text, users: u64) -> fair_share::FairSharePage {
         present_share: 0.1,
         tried_share: 0.2,
         present_waited_seconds: 600,
-        tried_waited_seconds: 600 + (users - n) * 30,
-        change_seconds: i64::try_from((users - n) * 30).unwrap_or_default() - 3_000,
+        tried_waited_seconds: (users - n) * 30,
+        change_seconds: i64::try_from((users - n) * 30).unwrap_or_default() - 600,
     };
     let run = QueueRehearsal {
         from: Timestamp::from_millis(NOW.as_millis() - 30 * 24 * HOUR),

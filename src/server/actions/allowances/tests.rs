@@ -286,6 +286,17 @@ async fn what_is_no_allowance_is_refused_by_name() {
             },
             "allowance.empty",
         ),
+        // As many as hold without any policy.
+        (
+            NewAllowanceBody {
+                limits: Object(LimitsBody {
+                    waiting: USUAL_LIMITS.waiting,
+                    ..LimitsBody::default()
+                }),
+                ..of(60)
+            },
+            "allowance.not-above",
+        ),
         (
             NewAllowanceBody {
                 reason: "x".repeat(MAX_REASON + 1),
