@@ -310,7 +310,15 @@ async fn with_input(
             tty: request.tty,
             reattach: true,
         };
-        let over = terminal::attached(client, view, (id, None), pump).await?;
+        let over = tokio::select! {
+            biased;
+            over = terminal::attached(client, view, (id, None), pump) => over?,
+            // There is no stream that could take it: the server is away.
+            signal = signals.next() => {
+                queue_wait::goes_on(name);
+                return Ok((queue_wait::exit_code(signal), false));
+            }
+        };
         detached = over == terminal::Over::Detached;
     }
     if detached {
