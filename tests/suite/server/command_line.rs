@@ -2,11 +2,12 @@
 //! mistakes. The server answers over a socket, the machine is a fake.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
@@ -130,11 +131,19 @@ async fn signalled(
     let folder = the_box.folder.path().to_owned();
     let line = line.to_owned();
     tokio::task::spawn_blocking(move || {
-        let mut child = command(&folder, &line, &[])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the binary of this build starts");
+        let mut run = command(&folder, &line, &[]);
+        run.stdout(Stdio::null()).stderr(Stdio::piped());
+        // What this test was started to ignore, the run would ignore too.
+        let by_default = || -> std::io::Result<()> {
+            for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+                // SAFETY: it sets no handler of ours.
+                unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl) }?;
+            }
+            Ok(())
+        };
+        // SAFETY: it calls signal(2) alone, which may be called between fork and exec.
+        unsafe { run.pre_exec(by_default) };
+        let mut child = run.spawn().expect("the binary of this build starts");
         let mut said = BufReader::new(child.stderr.take().expect("it is piped"));
         let before = ready(&mut said);
         let pid = Pid::from_raw(child.id().cast_signed());
