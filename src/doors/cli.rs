@@ -43,6 +43,7 @@ mod notices;
 mod output;
 mod policies;
 mod presets;
+mod queue_wait;
 pub(crate) mod refused;
 mod rehearsal;
 mod reservations;

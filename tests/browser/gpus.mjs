@@ -121,6 +121,18 @@ test("a session with a share is launched, made larger, and says so wherever it s
   await seen.context.close();
 });
 
+test("the menu counts sessions on the page of the GPUs as they start and end", async () => {
+  const seen = await visit("/gpus");
+  const count = async () => Number(await seen.page.locator("[data-count='0']").first().textContent());
+  const before = await count();
+  house.command("session", "create", "--kind", "batch", "--name", "counted", "host", "--", "sleep", "600");
+  await until(() => "the session is counted", async () => (await count()) === before + 1);
+  house.command("session", "kill", "counted");
+  await until(() => "its end is counted", async () => (await count()) === before);
+  await sound(seen);
+  await seen.context.close();
+});
+
 test("what a share is used for is shown on the floor plan and on the session's page, and said to be simulated", async (t) => {
   if (process.getuid() !== 0) {
     t.skip("sessions need root");

@@ -187,6 +187,29 @@ test("nothing is cancelled by one click, and a smaller request that fits is one 
   complaints.splice(0);
 });
 
+test("a session that backfill would start with a time limit gets it by one click", async () => {
+  for (const name of ["sweep-3", "open-end"]) house.command("session", "kill", name);
+  house.command("fair-share", "order", "--backfill", "timed");
+  create("hour", "--gpu", "0.5", "--max-runtime", "1h");
+  await running("hour");
+  create("front", "--gpu", "1");
+  create("small", "--gpu", "0.5");
+  await page.goto(`${house.origin}/queue`);
+  const start = row("small").getByRole("button", { name: /Start now with a time limit of 5\d min/ });
+  await start.waitFor();
+  assert.match(why("small"), /--max-runtime 5\dm starts it now/);
+  await start.click();
+  await running("small");
+  const small = JSON.parse(house.command("session", "get", "small", "-o", "json"));
+  assert.equal(small.resources.gpu, 0.5, "its share stays");
+  assert.ok(small.max_runtime_seconds < 3600, `it has a limit: ${small.max_runtime_seconds}`);
+  house.command("fair-share", "order", "--backfill", "strict");
+  for (const name of ["front", "small", "hour"]) house.command("session", "kill", name);
+  create("keep", "--gpu", "0.5", "--replicas", "2");
+  await running("keep-2");
+  complaints.splice(0);
+});
+
 test("a user who waits for others is told so without their names", async () => {
   for (let n = 0; n < 3; n++) create(`secret${n}`, "--gpu", "1");
   const folder = mkdtempSync(join(tmpdir(), "fardel-queue-"));

@@ -138,7 +138,7 @@ pub enum Command {
     /// Run a command or a shell in a new session
     ///
     /// Without -d, prints the output of the session and returns its exit code. Without a command, -it
-    /// opens a shell.
+    /// opens a shell. While the session waits in the queue, it says why, and Ctrl-C takes the session out.
     #[command(after_help = "Examples:\n  \
         fardel run host -- sh -c 'echo hi; exit 7'      prints hi, returns 7\n  \
         fardel run -it host                             a shell on the machine's own programs\n  \

@@ -51,7 +51,7 @@ use rules::grants::GrantRole;
 use rules::idleness::IdleMatch;
 use rules::image::CatalogImage;
 use rules::placement::MAX_PREEMPTIONS;
-use rules::quota::PolicyLimits;
+use rules::quota::{LimitKey, PolicyLimits};
 use rules::session::{SessionKind, SessionState};
 use rules::units::Bytes;
 use rules::users::User;
@@ -59,6 +59,7 @@ use rules::users::User;
 use super::format;
 use super::output::{Column, OutputStyle, bytes, column, dash, maybe, span};
 use crate::doors::launch_texts;
+use crate::doors::text::{Text, codes};
 
 /// `running`, `running, paused`, `pending, held`, `ended 7`, `ended, stopped`.
 pub(super) fn state(session: &SessionView) -> String {
@@ -1234,12 +1235,32 @@ pub(super) const IDLE_DRY_ENDS: &[Column<IdleDryEndView>] = &[
     column("ID", 9, |r, _| r.session.to_string()),
 ];
 
+/// What stands in place of a limit where none holds.
+pub(super) const UNLIMITED: &str = "no limit";
+
+/// The name of a limit as the pages have it; its key where this program is older than the server.
+fn limit_name(key: &str) -> String {
+    let t = Text::default();
+    let name = match key {
+        "gpu_hours" => Some(t.budgets_one()),
+        key => {
+            let mut all = LimitKey::ALL.into_iter();
+            let known = all.find(|known| known.word() == key);
+            known.map(|known| codes::limit_name(t, known))
+        }
+    };
+    name.unwrap_or(key).to_owned()
+}
+
 pub(super) const LIMITS: &[Column<EffectiveLimitView>] = &[
-    column("LIMIT", 0, |r, _| r.key.clone()),
+    column("LIMIT", 0, |r, _| limit_name(&r.key)),
     column("USED", 0, |r, _| r.used_text.clone()),
     column("OF", 0, |r, _| r.limit_text.clone()),
     column("POLICY", 1, |r, _| dash(&r.policy)),
-    column("LEVEL", 1, |r, _| r.level.word().to_owned()),
+    column("LEVEL", 1, |r, _| match r.limit_text.as_str() {
+        UNLIMITED => "-".to_owned(),
+        _ => r.level.word().to_owned(),
+    }),
     column("RAISED UNTIL", 2, |r, _| maybe(r.until.as_ref())),
 ];
 

@@ -88,6 +88,9 @@ pub(super) fn text(said: &Explanation, devices: &[GrantView]) -> String {
             lines.push_str(&format!("\n  - {} ({})", blocker.text, blocker.code));
         }
     }
+    if let Some(minutes) = said.backfill_minutes() {
+        lines.push_str(&format!("\n  --max-runtime {minutes}m starts it now"));
+    }
     for check in &said.checks {
         let whose = match check.code.as_str() {
             "budget-project" => "project",

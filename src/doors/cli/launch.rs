@@ -10,20 +10,20 @@ use rules::folder::RequestedMount;
 use rules::placement::{Explanation, Verdict};
 use rules::session::{Outcome, SessionState};
 use serde_json::{Map, Value, json};
+use tokio::signal::unix::SignalKind;
 
 use super::answer::Answer;
 use super::args::{LaunchArguments, RunArguments, SessionKindArgument, WaitTarget};
 use super::client::{Extra, HttpClient, MAX_RECONNECT, fresh_key};
 use super::error::{CliError, INTERRUPTED, NEVER_RAN, TIMEOUT, UNREACHABLE};
-use super::explain::{explained, in_full, waits_for};
+use super::explain::{explained, in_full};
 use super::output::OutputStyle;
+use super::queue_wait::EndSignals;
 use super::values::{GpuArguments, pairs, resources, seconds};
-use super::{Surroundings, columns, complain, print, terminal, values};
+use super::{Surroundings, columns, complain, print, queue_wait, terminal, values};
 
 /// How long one question "is it over?" waits at the server before it is asked again.
 const LONG_POLL_SECONDS: u64 = 25;
-/// What has not begun after this long is told what it waits for. Lower: a start that is under way is told as a wait.
-const TOLD_AFTER_SECONDS: u64 = 2;
 
 /// Runs a command or a shell in a new session.
 pub(super) async fn run(
@@ -65,13 +65,14 @@ pub(super) async fn run(
         .map(|made| made.read)
         .ok_or_else(|| CliError::new(1, "answer.empty", "The server made no session."))?;
     let id = session.id.to_string();
+    let signals = EndSignals::listen()?;
     if !view.quiet && interactive_view {
         complain(&format!("{} · detach with Ctrl-P Ctrl-Q\n", session.name));
     }
     let code = if interactive_view || request.interactive {
-        with_input(client, view, &id, &request).await?
+        with_input(client, view, &session, &request, signals).await?
     } else {
-        follow(client, view, &id).await?
+        follow(client, view, &session, signals).await?
     };
     if request.rm && code.1 {
         let _ = client
@@ -230,42 +231,36 @@ pub(super) async fn wait(
     }
 }
 
-/// Says on standard error what a session waits for that is still in the queue after a moment. Where it cannot be told,
-/// it says where to ask.
-async fn tell_wait(client: &HttpClient, view: &OutputStyle, id: &str) {
-    if view.quiet {
-        return;
-    }
-    let path = values::path(id);
-    let look = format!("{path}?wait=running&patience={TOLD_AFTER_SECONDS}");
-    let Ok(session) = client.read::<SessionView>(&look).await else {
-        return;
-    };
-    if session.read.state != SessionState::Pending {
-        return;
-    }
-    let name = &session.read.name;
-    match client.read::<Explanation>(&format!("{path}/why")).await {
-        Ok(why) => complain(&format!("{name} waits: {}\n", waits_for(&why.read))),
-        Err(_) => complain(&format!("{name} waits; fardel why {name} says what for\n")),
-    }
-}
-
-/// Prints what the session writes until it ends; returns its code, and whether it is over. The first
-/// Ctrl-C stops it, the second ends it at once.
-async fn follow(client: &HttpClient, view: &OutputStyle, id: &str) -> Result<(u8, bool), CliError> {
+/// Prints what the session writes until it ends; returns its code, and whether it is over. While it waits, a signal takes
+/// it out of the queue. Once it started, the first Ctrl-C stops it and the second ends it at once; another signal leaves it.
+async fn follow(
+    client: &HttpClient,
+    view: &OutputStyle,
+    made: &SessionView,
+    mut signals: EndSignals,
+) -> Result<(u8, bool), CliError> {
+    let (id, name) = (made.id.to_string(), made.name.as_str());
+    let id = id.as_str();
     let mut interrupts = 0;
     let output = async {
-        tell_wait(client, view, id).await;
         terminal::copy_log(client, (id, None), 0, true).await?;
         wait(client, id, WaitTarget::Ended, None).await
     };
-    tokio::pin!(output);
+    let telling = queue_wait::tell(client, view, id);
+    tokio::pin!(output, telling);
+    let mut told = false;
     let session = loop {
         tokio::select! {
             done = &mut output => break done?,
-            signal = terminal::interrupted() => {
-                signal?;
+            () = &mut telling, if !told => told = true,
+            signal = signals.next() => {
+                if interrupts == 0 && queue_wait::left(client, name, id).await? {
+                    return Ok((queue_wait::exit_code(signal), true));
+                }
+                if signal != SignalKind::interrupt() {
+                    queue_wait::goes_on(name);
+                    return Ok((queue_wait::exit_code(signal), false));
+                }
                 interrupts += 1;
                 let verb = if interrupts == 1 { "stop" } else { "kill" };
                 if interrupts == 1 {
@@ -278,14 +273,34 @@ async fn follow(client: &HttpClient, view: &OutputStyle, id: &str) -> Result<(u8
     Ok((ended_code(&session.read, interrupts > 0), true))
 }
 
+/// Connects this terminal to the session; returns its code, and whether it is over. While it waits, a signal takes it out
+/// of the queue; once it started, a signal leaves it.
 async fn with_input(
     client: &HttpClient,
     view: &OutputStyle,
-    id: &str,
+    made: &SessionView,
     request: &RunArguments,
+    mut signals: EndSignals,
 ) -> Result<(u8, bool), CliError> {
-    tell_wait(client, view, id).await;
-    let session = wait(client, id, WaitTarget::Running, None).await?;
+    let (id, name) = (made.id.to_string(), made.name.as_str());
+    let id = id.as_str();
+    let started = wait(client, id, WaitTarget::Running, None);
+    let telling = queue_wait::tell(client, view, id);
+    tokio::pin!(started, telling);
+    let mut told = false;
+    let session = loop {
+        tokio::select! {
+            done = &mut started => break done?,
+            () = &mut telling, if !told => told = true,
+            signal = signals.next() => {
+                let left = queue_wait::left(client, name, id).await?;
+                if !left {
+                    queue_wait::goes_on(name);
+                }
+                return Ok((queue_wait::exit_code(signal), left));
+            }
+        }
+    };
     let mut detached = false;
     if session.read.state == SessionState::Ended {
         terminal::copy_log(client, (id, None), 0, false).await?;
@@ -295,7 +310,15 @@ async fn with_input(
             tty: request.tty,
             reattach: true,
         };
-        let over = terminal::attached(client, view, (id, None), pump).await?;
+        let over = tokio::select! {
+            biased;
+            over = terminal::attached(client, view, (id, None), pump) => over?,
+            // There is no stream that could take it: the server is away.
+            signal = signals.next() => {
+                queue_wait::goes_on(name);
+                return Ok((queue_wait::exit_code(signal), false));
+            }
+        };
         detached = over == terminal::Over::Detached;
     }
     if detached {
@@ -305,8 +328,17 @@ async fn with_input(
         ));
         return Ok((0, false));
     }
-    let session = wait(client, id, WaitTarget::Ended, None).await?;
-    Ok((ended_code(&session.read, false), true))
+    tokio::select! {
+        biased;
+        session = wait(client, id, WaitTarget::Ended, None) => {
+            Ok((ended_code(&session?.read, false), true))
+        }
+        // What ended the stream ends the run too.
+        signal = signals.next() => {
+            queue_wait::goes_on(name);
+            Ok((queue_wait::exit_code(signal), false))
+        }
+    }
 }
 
 /// The exit code for a session that is over, after saying what users should know.

@@ -2,6 +2,7 @@
 
 use api::policies::PolicyView;
 use hyper::Method;
+use rules::quota::{LimitKey, PolicyLevel};
 use rules::units::{Bytes, CpuShare, GpuShare};
 use serde_json::{Map, Value, json};
 
@@ -108,9 +109,41 @@ pub(super) async fn limits(
             path.push_str(&format!("{name}={}&", encoded(value)));
         }
     }
-    let body = client.get(path.trim_end_matches(['&', '?'])).await?;
+    let mut body = client.get(path.trim_end_matches(['&', '?'])).await?;
+    if view.for_humans()
+        && let Some(items) = body.get_mut("items").and_then(Value::as_array_mut)
+    {
+        *items = with_unlimited(std::mem::take(items));
+    }
     print(&view.list(&body, columns::LIMITS)?);
     Ok(0)
+}
+
+/// Limits that are listed also where none holds, as on the pages. How large folders may be is not among them: without a
+/// policy the site's own limit holds.
+const ASKED_ABOUT: [LimitKey; 5] = [
+    LimitKey::Gpu,
+    LimitKey::Cpu,
+    LimitKey::Memory,
+    LimitKey::Sessions,
+    LimitKey::RuntimeSeconds,
+];
+
+/// The limits that hold: those that are asked about first, with a row for each that is none.
+fn with_unlimited(mut held: Vec<Value>) -> Vec<Value> {
+    let mut listed = Vec::with_capacity(held.len() + ASKED_ABOUT.len());
+    for key in ASKED_ABOUT {
+        match held.iter().position(|one| one["key"] == key.word()) {
+            Some(at) => listed.push(held.remove(at)),
+            None => listed.push(json!({
+                "key": key.word(), "limit": 0, "used": 0, "left": 0,
+                "limit_text": columns::UNLIMITED, "used_text": "-",
+                "level": PolicyLevel::Site, "policy": "", "until": null,
+            })),
+        }
+    }
+    listed.extend(held);
+    listed
 }
 
 /// What the flags say of networks, beside what the policy said before; nothing where they name none.
@@ -204,4 +237,44 @@ pub(super) fn said(flags: &LimitFlags, mut before: Map<String, Value>) -> Result
         before.insert(name.to_owned(), value);
     }
     Ok(Value::Object(before))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doors::cli::args::Format;
+    use rules::units::Timestamp;
+
+    #[test]
+    fn a_limit_that_is_asked_about_is_listed_where_none_holds() {
+        let held = |key: &str| json!({"key": key, "limit_text": "4"});
+        let listed = with_unlimited(vec![held("waiting"), held("sessions")]);
+        let told: Vec<_> = listed
+            .iter()
+            .filter_map(|one| Some((one["key"].as_str()?, one["limit_text"].as_str()?)))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("gpu", "no limit"),
+                ("cpu", "no limit"),
+                ("memory", "no limit"),
+                ("sessions", "4"),
+                ("runtime_seconds", "no limit"),
+                ("waiting", "4"),
+            ]
+        );
+        let view = OutputStyle {
+            format: Format::Table,
+            width: None,
+            quiet: false,
+            now: Timestamp::from_millis(0),
+            columns: Vec::new(),
+        };
+        let body = json!({"items": with_unlimited(Vec::new())});
+        let printed = view.list(&body, columns::LIMITS).expect("a table");
+        let gpus = printed.lines().nth(1).expect("a row");
+        assert!(gpus.starts_with("GPUs  "), "{printed}");
+        assert!(gpus.contains("no limit"), "{printed}");
+    }
 }

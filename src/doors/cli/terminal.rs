@@ -302,7 +302,7 @@ async fn next_typed(keyboard: &mut Option<mpsc::Receiver<Vec<u8>>>) -> Option<Ve
     keyboard.as_mut()?.recv().await
 }
 
-fn listen(kind: SignalKind) -> Result<Signal, CliError> {
+pub(super) fn listen(kind: SignalKind) -> Result<Signal, CliError> {
     signal(kind).map_err(|e| {
         CliError::new(
             FAILED,

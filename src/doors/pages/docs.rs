@@ -367,7 +367,11 @@ pub async fn show(
 
 fn shown(console: &PagesContext, visit: &RequestContext, f: PageLayout, name: &str) -> Response {
     match chapter(f.clone(), name) {
-        Some(page) => responses::page(console, visit, StatusCode::OK, &page),
+        Some(page) => {
+            let body = at_this_server(page.body, &visit.authority, visit.secure);
+            let page = DocsPage { body, ..page };
+            responses::page(console, visit, StatusCode::OK, &page)
+        }
         None => {
             let refusal = refusals::docs_unknown();
             responses::refused(console, visit, Some(f), &refusal)
@@ -375,9 +379,41 @@ fn shown(console: &PagesContext, visit: &RequestContext, f: PageLayout, name: &s
     }
 }
 
+/// Addresses of a server in the examples of the manual.
+const EXAMPLE_SERVERS: [&str; 2] = ["https://fardel-01", "http://fardel-01:8080"];
+
+/// The markup of a chapter whose examples name the server that the reader asked. An authority with other characters than
+/// those of names, addresses and ports changes nothing: it stands in markup.
+fn at_this_server(body: String, authority: &str, secure: bool) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
+    if authority.is_empty() || !authority.chars().all(plain) {
+        return body;
+    }
+    let scheme = if secure { "https" } else { "http" };
+    let here = format!("{scheme}://{authority}");
+    EXAMPLE_SERVERS
+        .iter()
+        .fold(body, |body, example| body.replace(example, &here))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn examples_name_the_server_that_was_asked() {
+        for language in [Language::English, Language::Korean] {
+            let shown = |authority: &str| {
+                let chapter = MANUAL.iter().find(|chapter| chapter.name == "cli");
+                let body = markup(chapter.expect("it is there").text(language));
+                at_this_server(body, authority, true)
+            };
+            let named = shown("box.lab.example:7860");
+            assert!(named.contains("fardel login https://box.lab.example:7860\n"));
+            assert!(!named.contains("fardel-01"));
+            assert!(shown("<b>").contains("fardel login https://fardel-01\n"));
+        }
+    }
 
     /// Words of a chapter. More are over two screens at the width that text has here.
     const MAX_WORDS: usize = 850;

@@ -275,20 +275,20 @@ pub async fn list_live(
         let (console, visit, caller) = (console.clone(), visit.clone(), caller.clone());
         let (headers, asked) = (headers.clone(), asked.clone());
         async move {
+            let counts = stream::menu_counts(&console, &caller).await;
             let page = read(&console, &visit, &caller, &headers, &asked)
                 .await
                 .ok()?;
-            let counts = ("counts", stream::menu_counts(&console, &caller).await?);
-            let lead = ("lead", page.as_lead().render().ok()?);
-            Some(match page.list {
-                Some(_) => vec![counts, lead, ("list", page.as_list().render().ok()?)],
-                None => vec![
-                    counts,
-                    lead,
+            let mut fragments = vec![("lead", page.as_lead().render().ok()?)];
+            fragments.extend(counts.map(|counts| ("counts", counts)));
+            match page.list {
+                Some(_) => fragments.push(("list", page.as_list().render().ok()?)),
+                None => fragments.extend([
                     ("plan", page.as_plan().render().ok()?),
                     ("key", page.as_key().render().ok()?),
-                ],
-            })
+                ]),
+            }
+            Some(fragments)
         }
     })
 }
@@ -333,13 +333,15 @@ pub async fn show_live(
         let (console, visit, caller, id) =
             (console.clone(), visit.clone(), caller.clone(), id.clone());
         async move {
+            let counts = stream::menu_counts(&console, &caller).await;
             let page = one(&console, &visit, &caller, &id, None, None).await.ok()?;
-            Some(vec![
-                ("counts", stream::menu_counts(&console, &caller).await?),
+            let mut fragments = vec![
                 ("state", page.as_state().render().ok()?),
                 ("slices", page.as_slices().render().ok()?),
                 ("facts", page.as_facts().render().ok()?),
-            ])
+            ];
+            fragments.extend(counts.map(|counts| ("counts", counts)));
+            Some(fragments)
         }
     })
 }

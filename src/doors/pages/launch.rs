@@ -486,10 +486,10 @@ pub async fn live(
                 }
             };
             let id = if same { "q" } else { mark.as_str() };
-            Some(vec![(
-                "queue-mark",
-                format!("<span id=\"q-{id}\"{ask}></span>"),
-            )])
+            Some(vec![
+                ("counts", stream::menu_counts(&console, &caller).await?),
+                ("queue-mark", format!("<span id=\"q-{id}\"{ask}></span>")),
+            ])
         }
     })
 }

@@ -158,23 +158,7 @@ pub(super) fn level_name(t: Text, level: PolicyLevel) -> &'static str {
 }
 
 pub(super) fn key_name(t: Text, key: LimitKey) -> &'static str {
-    match key {
-        LimitKey::Waiting => t.users_limit_waiting(),
-        LimitKey::WaitingBytes => t.users_limit_waiting_bytes(),
-        LimitKey::Sessions => t.policies_sessions(),
-        LimitKey::Gpu => t.policies_gpu(),
-        LimitKey::Cpu => t.policies_cpu(),
-        LimitKey::Memory => t.policies_memory(),
-        LimitKey::GpuEach => t.policies_gpu_each(),
-        LimitKey::CpuEach => t.policies_cpu_each(),
-        LimitKey::MemoryEach => t.policies_memory_each(),
-        LimitKey::DiskEach => t.policies_disk_each(),
-        LimitKey::RuntimeSeconds => t.policies_runtime(),
-        LimitKey::Priority => t.policies_priority(),
-        LimitKey::SignIns => t.policies_sign_ins(),
-        LimitKey::FolderBytes => t.policies_folder_bytes(),
-        LimitKey::Images => t.policies_images(),
-    }
+    codes::limit_name(t, key)
 }
 
 /// An amount as people read it.

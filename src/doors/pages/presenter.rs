@@ -526,27 +526,40 @@ pub struct SmallerRequest {
     pub words: String,
     pub cpu: String,
     pub memory: String,
-    /// Empty where the share stays.
     pub gpu: String,
+    /// The time limit, as it is typed; none where it stays.
+    pub limit: Option<String>,
 }
 
-/// The smaller request of a session with this share that would start now; none where nothing smaller would.
+impl SmallerRequest {
+    fn of(words: String, demand: &Demand, limit: Option<String>) -> Self {
+        Self {
+            words,
+            cpu: demand.cpu.to_string(),
+            memory: format!("{}b", demand.memory.0),
+            gpu: demand.gpu.to_string(),
+            limit,
+        }
+    }
+}
+
+/// The smaller requests of a session that would start now: with less, and with the time limit that backfill asks for. Less is
+/// offered only to a session of one container.
 pub fn smaller(
     t: Text,
     answer: &Explanation,
-    share: GpuShare,
+    session: &SessionView,
     policy: SharePolicy,
-) -> Option<SmallerRequest> {
-    let other = &answer.alternatives.first()?.demand;
-    Some(SmallerRequest {
-        words: asked(t, other, policy),
-        cpu: other.cpu.to_string(),
-        memory: format!("{}b", other.memory.0),
-        gpu: match other.gpu == share {
-            true => String::new(),
-            false => other.gpu.to_string(),
-        },
-    })
+) -> Vec<SmallerRequest> {
+    let less = answer.alternatives.first().map(|other| &other.demand);
+    let less = less
+        .filter(|_| session.containers == 1)
+        .map(|demand| SmallerRequest::of(asked(t, demand, policy), demand, None));
+    let shorter = answer.backfill_minutes().map(|minutes| {
+        let words = t.queue_time_limit_of(components::exact_span(t, minutes * 60));
+        SmallerRequest::of(words, &session.resources, Some(format!("{minutes}m")))
+    });
+    less.into_iter().chain(shorter).collect()
 }
 
 /// What a request asks for, devices first: `0.35 GPU, 4 cores, 16 GiB`.

@@ -97,8 +97,8 @@ pub struct QueueRow {
     pub besides: Vec<String>,
     pub facts: String,
     pub hint: Option<String>,
-    /// A smaller request that would start now.
-    pub instead: Option<presenter::SmallerRequest>,
+    /// Smaller requests that would start now.
+    pub instead: Vec<presenter::SmallerRequest>,
     pub held: bool,
     pub may_change: bool,
 }
@@ -567,8 +567,10 @@ fn waiting(
             all.collect::<Vec<_>>().join(" · ")
         },
         hint: presenter::outlook(t, &visit.clock, answer, now),
-        instead: presenter::smaller(t, answer, session.resources.gpu, policy)
-            .filter(|_| may_write && alone && session.containers == 1),
+        instead: match may_write && alone {
+            true => presenter::smaller(t, answer, session, policy),
+            false => Vec::new(),
+        },
         held: session.held_by.is_some(),
         may_change: may_write,
     }

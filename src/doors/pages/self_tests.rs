@@ -94,11 +94,13 @@ pub async fn live(
         let (console, visit, caller, id) =
             (console.clone(), visit.clone(), caller.clone(), id.clone());
         async move {
+            let counts = stream::menu_counts(&console, &caller).await;
             let page = page(&console, &visit, &caller, &id, None).await.ok()?;
-            let fragments = vec![
+            let mut fragments = vec![
                 ("state", page.as_state().render().ok()?),
                 ("found", page.as_found().render().ok()?),
             ];
+            fragments.extend(counts.map(|counts| ("counts", counts)));
             // How far it is stands in no row.
             let clocked = true;
             Some(stream::LiveParts { fragments, clocked })

@@ -120,7 +120,7 @@ pub struct SessionDetailPage {
     /// What must end before it can start.
     pub awaited: Option<AwaitedSessions>,
     /// A smaller request that would start now, for who may change it.
-    pub instead: Option<SmallerRequest>,
+    pub instead: Vec<SmallerRequest>,
     pub steps: Vec<TimelineStep>,
     pub ended: Option<SessionEnd>,
     pub log_query: String,
@@ -526,9 +526,10 @@ async fn read_one(
             }
             _ => None,
         },
-        instead: (session.state == SessionState::Pending && may_write && session.containers == 1)
-            .then(|| presenter::smaller(t, &why, given.gpu, devices.policy))
-            .flatten(),
+        instead: match session.state == SessionState::Pending && may_write {
+            true => presenter::smaller(t, &why, &session, devices.policy),
+            false => Vec::new(),
+        },
         steps: if matches!(
             session.state,
             SessionState::Scheduled | SessionState::Preparing

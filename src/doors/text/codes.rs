@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use rules::blocker::PlacementBlocker;
 use rules::codes::family;
+use rules::quota::LimitKey;
 use rules::reason::Reason;
 use rules::refusal::Refusal;
 use rules::translations::{self, Translation};
@@ -263,6 +264,27 @@ fn filled(template: &str, values: &BTreeMap<String, String>) -> Option<String> {
     }
     out.push_str(rest);
     Some(out)
+}
+
+/// What a limit bounds, as every door calls it.
+pub fn limit_name(t: Text, key: LimitKey) -> &'static str {
+    match key {
+        LimitKey::Waiting => t.users_limit_waiting(),
+        LimitKey::WaitingBytes => t.users_limit_waiting_bytes(),
+        LimitKey::Sessions => t.policies_sessions(),
+        LimitKey::Gpu => t.policies_gpu(),
+        LimitKey::Cpu => t.policies_cpu(),
+        LimitKey::Memory => t.policies_memory(),
+        LimitKey::GpuEach => t.policies_gpu_each(),
+        LimitKey::CpuEach => t.policies_cpu_each(),
+        LimitKey::MemoryEach => t.policies_memory_each(),
+        LimitKey::DiskEach => t.policies_disk_each(),
+        LimitKey::RuntimeSeconds => t.policies_runtime(),
+        LimitKey::Priority => t.policies_priority(),
+        LimitKey::SignIns => t.policies_sign_ins(),
+        LimitKey::FolderBytes => t.policies_folder_bytes(),
+        LimitKey::Images => t.policies_images(),
+    }
 }
 
 #[cfg(test)]

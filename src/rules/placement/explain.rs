@@ -179,6 +179,13 @@ pub struct Explanation {
 }
 
 impl Explanation {
+    /// Up to how many minutes the session may run to start now by backfill; None where no time limit would do.
+    pub fn backfill_minutes(&self) -> Option<u64> {
+        let mut blockers = self.blockers.iter();
+        let found = blockers.find(|blocker| blocker.code == crate::codes::QUEUE_BACKFILL)?;
+        found.params.get("minutes")?.parse().ok()
+    }
+
     /// Takes over what is said of the start.
     fn foresee(&mut self, (said, eta): Outlook) {
         self.outlook = Some(said);

@@ -2,9 +2,13 @@
 //! mistakes. The server answers over a socket, the machine is a fake.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
 
+use nix::sys::signal::{SigHandler, Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::the_box::{As, PASSWORD, TheBox};
@@ -108,6 +112,105 @@ async fn run_prints_what_the_session_wrote_and_returns_its_code() {
         request.map(|r| r.argv),
         Some(vec!["exit".to_owned(), "9".to_owned()])
     );
+}
+
+/// What a run in the foreground said until a signal ended it, the line before the signal first, and its code.
+struct SignalledRun {
+    before: String,
+    after: String,
+    code: Option<i32>,
+}
+
+/// Runs the line in the foreground and sends it the signal once `ready` gives what was said until then.
+async fn signalled(
+    the_box: &TheBox,
+    line: &str,
+    signal: Signal,
+    ready: impl FnOnce(&mut BufReader<ChildStderr>) -> String + Send + 'static,
+) -> SignalledRun {
+    let folder = the_box.folder.path().to_owned();
+    let line = line.to_owned();
+    tokio::task::spawn_blocking(move || {
+        let mut run = command(&folder, &line, &[]);
+        run.stdout(Stdio::null()).stderr(Stdio::piped());
+        // What this test was started to ignore, the run would ignore too.
+        let by_default = || -> std::io::Result<()> {
+            for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+                // SAFETY: it sets no handler of ours.
+                unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl) }?;
+            }
+            Ok(())
+        };
+        // SAFETY: it calls signal(2) alone, which may be called between fork and exec.
+        unsafe { run.pre_exec(by_default) };
+        let mut child = run.spawn().expect("the binary of this build starts");
+        let mut said = BufReader::new(child.stderr.take().expect("it is piped"));
+        let before = ready(&mut said);
+        let pid = Pid::from_raw(child.id().cast_signed());
+        kill(pid, signal).expect("it is ours");
+        let mut after = String::new();
+        said.read_to_string(&mut after).expect("it writes text");
+        let code = child.wait().expect("it ends").code();
+        SignalledRun {
+            before,
+            after,
+            code,
+        }
+    })
+    .await
+    .expect("the thread ends")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_waits_says_why_and_a_signal_takes_it_out_of_the_queue() {
+    let the_box = TheBox::open().await;
+    the_box.serve().await;
+    for (name, signal, code) in [
+        ("one", Signal::SIGINT, 130),
+        ("two", Signal::SIGTERM, 143),
+        ("three", Signal::SIGHUP, 129),
+    ] {
+        let line = format!("run --start-at +1h --name {name} host -- sleep");
+        let run = signalled(&the_box, &line, signal, |said| {
+            let mut line = String::new();
+            said.read_line(&mut line).expect("it writes text");
+            line
+        })
+        .await;
+        let waits = format!("{name} waits in the queue: ");
+        assert!(run.before.starts_with(&waits), "{}", run.before);
+        let gone = format!("{name} waited; it is out of the queue now");
+        assert!(run.after.contains(&gone), "{}", run.after);
+        assert_eq!(run.code, Some(code), "{name}");
+        assert_eq!(say(&the_box, "ps -q").await.out, "", "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_a_signal_ends_leaves_a_session_that_started() {
+    let the_box = TheBox::open().await;
+    the_box.serve().await;
+    let folder = the_box.folder.path().to_owned();
+    let run = signalled(
+        &the_box,
+        "run --name stays host -- sleep",
+        Signal::SIGTERM,
+        move |_| {
+            let begun = Instant::now();
+            while !fardel(&folder, "ps -q state:running", &[])
+                .out
+                .contains("stays")
+            {
+                assert!(begun.elapsed() < Duration::from_secs(30), "it starts");
+            }
+            String::new()
+        },
+    )
+    .await;
+    assert_eq!(run.code, Some(143));
+    let goes_on = "stays goes on; fardel attach stays comes back, fardel stop stays ends it";
+    assert!(run.after.contains(goes_on), "{}", run.after);
+    assert_eq!(say(&the_box, "ps -q").await.out, "stays\n");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

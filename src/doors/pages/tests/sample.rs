@@ -1317,6 +1317,21 @@ pub(super) fn overview(t: Text) -> OverviewPage {
     }
 }
 
+fn smaller_requests(t: Text) -> Vec<SmallerRequest> {
+    let of = |words: String, gpu: &str, limit: Option<String>| SmallerRequest {
+        words,
+        cpu: "8".into(),
+        memory: "17179869184b".into(),
+        gpu: gpu.into(),
+        limit,
+    };
+    let limit = t.queue_time_limit_of(t.common_minutes(46));
+    vec![
+        of("0.5 GPU, 8 cores, 16 GiB".into(), "0.5", None),
+        of(limit, "1", Some("46m".into())),
+    ]
+}
+
 fn waiting_sentence(t: Text) -> &'static str {
     match t.language {
         Language::English => "Needs 8 cores; 4 are free on fardel-01.",
@@ -2428,12 +2443,10 @@ fn session(t: Text, tab: SessionTab, moment: SampleMoment) -> SessionDetailPage 
             more: t.queue_ends_others(2),
             lead: t.queue_ends_enough().to_owned(),
         }),
-        instead: (moment == SampleMoment::Waiting).then(|| SmallerRequest {
-            words: "0.5 GPU, 8 cores, 16 GiB".into(),
-            cpu: "8".into(),
-            memory: "17179869184b".into(),
-            gpu: "0.5".into(),
-        }),
+        instead: match moment {
+            SampleMoment::Waiting => smaller_requests(t),
+            _ => Vec::new(),
+        },
         id: "0199f0a3".into(),
         terminal: "/api/v1/sessions/0199f0a3/attach".into(),
         name: "vit-ablation".into(),
@@ -2581,12 +2594,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
                     besides: vec![waiting_sentence(t).into(), t.attention_more(2)],
                     facts: t.queue_asks("mina", "1 GPU, 8 cores, 16 GiB"),
                     hint: Some(t.queue_starts_by("16:40", "vit-ablation")),
-                    instead: Some(SmallerRequest {
-                        words: "0.5 GPU, 8 cores, 16 GiB".into(),
-                        cpu: "8".into(),
-                        memory: "17179869184b".into(),
-                        gpu: "0.5".into(),
-                    }),
+                    instead: smaller_requests(t),
                     held: false,
                     may_change: true,
                 },
@@ -2605,7 +2613,7 @@ fn queue(t: Text, full: bool) -> QueuePage {
                     besides: Vec::new(),
                     facts: t.queue_asks("jae", "2 cores, 8 GiB"),
                     hint: None,
-                    instead: None,
+                    instead: Vec::new(),
                     held: false,
                     may_change: false,
                 },

@@ -107,6 +107,7 @@ fn the_answer_names_the_time_limit_that_would_do() {
         let said = told.blockers.last().expect("it waits");
         assert_eq!(said.code, codes::QUEUE_BACKFILL, "{text}: {told:?}");
         assert_eq!(said.params["minutes"], "58");
+        assert_eq!(told.backfill_minutes(), Some(58));
         assert!(!codes_of(&world, 1).contains(&said.code), "front: {text}");
         world.sessions[2].spec.max_runtime_seconds = Some(58 * 60);
         let told = explain_session(&world, &world.sessions[2], NOW);
