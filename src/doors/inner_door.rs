@@ -23,7 +23,7 @@ use rules::names::{ContainerName, SessionId};
 use rules::refusals;
 use serde::Serialize;
 use server::actions::{idle_rules, inner_door, sessions};
-use server::{Server, access, events, routes};
+use server::{Server, access, events};
 use tokio::sync::{Mutex as FairMutex, Semaphore, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -132,7 +132,7 @@ pub async fn serve(server: Server, streams: Arc<dyn Streams>, mut leaving: watch
     let mut open: BTreeMap<ContainerName, AbortHandle> = BTreeMap::new();
     loop {
         revision.borrow_and_update();
-        match routes::inner_doors(&all.server) {
+        match access::inner_doors(&all.server) {
             Ok(wanted) => keep_to(&wanted, &mut open, |container| {
                 serving.spawn(serve_container(Arc::clone(&all), container))
             }),

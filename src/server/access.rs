@@ -56,7 +56,7 @@ pub use app_entry::{
 };
 pub(crate) use app_entry::{AppTickets, new_ticket as new_app_ticket};
 pub(crate) use attempts::{AttemptCounts, unlock};
-pub use inner_door::by_inner_door;
+pub use inner_door::{by_inner_door, inner_doors};
 pub use invitation::{NewMember, join, offer};
 pub(crate) use invitation::{
     holding as holding_invitation, membership as invited_membership,

@@ -1,7 +1,7 @@
 //! Where apps are: which container answers for a running session, and which port of this machine leads to which app.
 //! Derived from rows; stores only which cookies an app sets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rules::app_port::{AppPort, AppPortCookie, app_ports};
@@ -9,7 +9,6 @@ use rules::names::{ContainerName, NodeId, SessionId, SessionName, UserId};
 use rules::session::{Session, SessionState};
 
 use crate::catalog::Lane;
-use crate::catalog::policies::PolicySubjects;
 use crate::{Failure, Server};
 
 /// How long commits are gathered before a tunnel that is half open looks at its session again. Longer: what leads nowhere
@@ -52,32 +51,6 @@ pub fn joined(server: &Server) -> Result<BTreeMap<ContainerName, SessionName>, F
                 let name = session.container_name(container.index);
                 all.insert(name, session.name.clone());
             }
-        }
-        Ok(all)
-    })
-}
-
-/// The containers whose inner door is open: all of the sessions that run where no policy closes it. Costs one visit of each live
-/// session, and where any policy closes doors a look at the policies of each that runs.
-pub fn inner_doors(server: &Server) -> Result<BTreeSet<ContainerName>, Failure> {
-    server.catalog().read_now("list inner doors", |view| {
-        let mut all = BTreeSet::new();
-        let asks_policies = view.has_closed_inner_doors()?;
-        let live = view.live_sessions()?;
-        let running = live
-            .iter()
-            .filter(|one| one.state() == SessionState::Running);
-        for session in running {
-            let subjects = PolicySubjects {
-                domain: session.domain,
-                project: session.project,
-                user: session.owner,
-            };
-            if asks_policies && view.closes_inner_door(&subjects)? {
-                continue;
-            }
-            let live = session.live_containers();
-            all.extend(live.map(|container| session.container_name(container.index)));
         }
         Ok(all)
     })

@@ -1,6 +1,8 @@
 //! A session as a caller. Who speaks from inside a container is known by the socket that its node opened there, so no secret
 //! is asked for. What it may is what its owner may with this one session: no role of the owner's comes along.
 
+use std::collections::BTreeSet;
+
 use rules::inner_door::permissions;
 use rules::names::ContainerName;
 use rules::permissions::Subject;
@@ -10,6 +12,32 @@ use rules::session::{Session, SessionState};
 use super::{Caller, Via, suspended, told};
 use crate::catalog::policies::PolicySubjects;
 use crate::{Failure, Server};
+
+/// The containers whose inner door is open: all of the sessions that run where no policy closes it. Costs one visit of each live
+/// session, and where any policy closes doors a look at the policies of each that runs.
+pub fn inner_doors(server: &Server) -> Result<BTreeSet<ContainerName>, Failure> {
+    server.catalog().read_now("list inner doors", |view| {
+        let mut all = BTreeSet::new();
+        let asks_policies = view.has_closed_inner_doors()?;
+        let live = view.live_sessions()?;
+        let running = live
+            .iter()
+            .filter(|one| one.state() == SessionState::Running);
+        for session in running {
+            let subjects = PolicySubjects {
+                domain: session.domain,
+                project: session.project,
+                user: session.owner,
+            };
+            if asks_policies && view.closes_inner_door(&subjects)? {
+                continue;
+            }
+            let live = session.live_containers();
+            all.extend(live.map(|container| session.container_name(container.index)));
+        }
+        Ok(all)
+    })
+}
 
 /// The session of a container whose inner door is open; to be proven for each request. Costs two rows by key, and a visit of
 /// each policy that closes doors.

@@ -23,7 +23,7 @@ const MAX_LISTED: u32 = 200;
 /// for longer until it can be approved again.
 const DOING_SECONDS: u64 = 60;
 /// Administrators without whom no act is ever approved.
-const LEAST_ADMINISTRATORS: u32 = 2;
+const MIN_ADMINISTRATORS: u32 = 2;
 
 /// Acts of administrators, those that wait first, then the newest; at most 200.
 ///
@@ -66,7 +66,7 @@ pub async fn set_four_eyes(
                 return Ok(asked);
             }
             match asked.on {
-                true if rows.administrators()? < LEAST_ADMINISTRATORS => {
+                true if rows.administrators()? < MIN_ADMINISTRATORS => {
                     return Err(refusals::approval_alone().into());
                 }
                 true => {}

@@ -4,9 +4,8 @@ use api::policies::{EgressBody, LimitsBody, NewPolicyBody, PolicyPatchBody, Poli
 use rules::quota::PolicyLevel;
 
 use super::*;
-use crate::access::by_inner_door;
+use crate::access::{by_inner_door, inner_doors};
 use crate::actions::{idle_rules, inner_door, policies, users};
-use crate::routes::inner_doors;
 
 fn container(session: SessionId, incarnation: u32, index: u32) -> ContainerName {
     ContainerName {
