@@ -104,7 +104,7 @@ fn a_home_gives_way_and_a_session_starts_without_it() {
     let Some(ground) = Ground::lay(NAME) else {
         return;
     };
-    let (home, data) = (home(&ground), folder(&ground, "data"));
+    let (home, data) = (home(&ground), folder(&ground, "set"));
     let asked = MountOrder {
         from: data,
         at: "/home/work/data".to_owned(),
