@@ -33,7 +33,7 @@ const GUESTS: [(Guest, &str); 4] = [
 type FirstGuest = Option<Guest>;
 
 /// The table of rights, route by route.
-const ROWS: [(&str, FirstGuest); 47] = [
+const ROWS: [(&str, FirstGuest); 48] = [
     ("getFolder", Some(Reader)),
     ("changeFolder", Some(Keeper)),
     ("trashFolder", Some(Keeper)),
@@ -74,6 +74,7 @@ const ROWS: [(&str, FirstGuest); 47] = [
     ("moveFolderEntries", Some(Writer)),
     ("copyFolderEntries", Some(Writer)),
     ("limitFolder", None),
+    ("readByBreakGlass", None),
     ("listFolderSnapshots", Some(Reader)),
     ("createFolderSnapshot", Some(Keeper)),
     ("setFolderSnapshotSchedule", Some(Keeper)),
