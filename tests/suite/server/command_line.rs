@@ -197,7 +197,7 @@ async fn a_run_that_a_signal_ends_leaves_a_session_that_started() {
         Signal::SIGTERM,
         move |_| {
             let begun = Instant::now();
-            while !fardel(&folder, "ps -q state:running", &[])
+            while !fardel(&folder, "ps -q --query state:running", &[])
                 .out
                 .contains("stays")
             {

@@ -74,7 +74,7 @@ const ROWS: [(&str, FirstGuest); 48] = [
     ("moveFolderEntries", Some(Writer)),
     ("copyFolderEntries", Some(Writer)),
     ("limitFolder", None),
-    ("readByBreakGlass", None),
+    ("readByBreakGlass", Some(Reader)),
     ("listFolderSnapshots", Some(Reader)),
     ("createFolderSnapshot", Some(Keeper)),
     ("setFolderSnapshotSchedule", Some(Keeper)),

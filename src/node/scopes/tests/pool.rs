@@ -355,7 +355,7 @@ fn a_session_has_a_disk_in_the_pool_that_goes_with_it() {
     let numbers = [&one, &two].map(|scratch| scratch.pooled().expect("kept"));
     assert_ne!(numbers[0], numbers[1]);
     let written = fill(&one.files().join("all"));
-    assert!(written <= LIMIT.0 && written >= LIMIT.0 - (64 << 10));
+    assert!((LIMIT.0 - (64 << 10)..=LIMIT.0).contains(&written));
     fs::write(two.files().join("mine"), vec![1; 8 << 20]).expect("it has its own");
     let full = ground.room();
     close_scratch(&one).expect("unmounted");
