@@ -268,7 +268,7 @@ fn idle_trial(t: Text, ended: u64) -> IdleRulesPage {
         at: Timestamp::from_millis(NOW.as_millis() - i64::try_from(n).unwrap_or_default() * HOUR),
         gpu: GpuShare(50),
         gpu_hours: 12.5,
-        busy_again: n % 7 == 0,
+        busy_again: n.is_multiple_of(7),
     };
     let run = IdleDryRunView {
         sessions: ended * 3,
