@@ -77,10 +77,12 @@ test("an owner makes an image of a session without its secrets, and starts from 
   const archive = system(folder, "localhost/base:1", ["/bin/sh", "/bin/sleep", "/bin/mkdir"]);
   await page.goto(`${house.origin}/images`);
   await page.setInputFiles("#archive", archive);
-  await page.click("#import button");
-  await until(() => "it is imported", async () => /base/.test(house.command("image", "ls", "-o", "json")));
   // The page leads on by itself after what it sent, and would break off what was asked meanwhile.
-  await page.waitForURL(/notice=import/);
+  const leads = page.waitForEvent("framenavigated");
+  await page.click("#import button");
+  await leads;
+  await page.waitForLoadState("load");
+  await until(() => "it is imported", async () => /base/.test(house.command("image", "ls", "-o", "json")));
   const first = await launched("morning", "base:1", WORKS);
   await until(() => "the session has worked", async () => /laid/.test(await log(first)));
 

@@ -87,7 +87,8 @@ test("a user at the limit signs in, starts a session, deletes in the page and wo
   await send(page, part);
   await page.locator("td a.nm", { hasText: "part.bin" }).waitFor({ timeout: 20_000 });
   fill("of-a-session");
-  assert.ok(left() < 4096, `${left()} bytes are left`);
+  // A block may be left that no longer fits what a file needs beside it.
+  assert.ok(left() <= 4096, `${left()} bytes are left`);
   await context.close();
 
   // A new browser: nothing that was opened before helps.
