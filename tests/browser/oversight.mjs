@@ -96,7 +96,7 @@ test("an act waits until the second administrator approves it", async () => {
 
   const grace = await as("grace");
   await grace.goto(`${house.origin}/notices`);
-  await grace.locator("li", { hasText: "1 act waits for your approval" }).waitFor();
+  await grace.locator("li", { hasText: "1 change waits for your approval" }).waitFor();
   await grace.goto(`${house.origin}/approvals`);
   await grace.click("button[value=release]");
   await grace.locator("[role=status]", { hasText: "approved and done" }).first().waitFor();
