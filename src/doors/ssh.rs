@@ -24,7 +24,7 @@ use rules::refusals;
 use russh::keys::PrivateKey;
 use russh::keys::ssh_key::private::Ed25519Keypair;
 use russh::server::{Config, RunningSession, run_stream};
-use russh::{Disconnect, MethodKind, MethodSet, Preferred, SshId, cipher, compression, kex};
+use russh::{Disconnect, MethodKind, MethodSet, Preferred, SshId, compression, kex};
 use server::access::{Caller, SshHostKey, lease};
 use server::{Failure, Server};
 use tokio::net::{TcpListener, TcpStream};
@@ -139,7 +139,6 @@ fn config(seed: &[u8; 32], proof: MethodKind) -> Config {
         event_buffer_size: QUEUE,
         preferred: Preferred {
             kex: Cow::Borrowed(EXCHANGES),
-            cipher: Cow::Borrowed(ciphers()),
             compression: Cow::Borrowed(COMPRESSIONS),
             ..Preferred::DEFAULT
         },
@@ -150,27 +149,6 @@ fn config(seed: &[u8; 32], proof: MethodKind) -> Config {
         nodelay: true,
         ..Config::default()
     }
-}
-
-/// What a client may choose from. OpenSSH's client takes ChaCha20 wherever it is offered; a processor that computes AES
-/// itself carries more bytes with AES-256-GCM, which OpenSSH knows since 6.2.
-fn ciphers() -> &'static [cipher::Name] {
-    const ALL: &[cipher::Name] = &[
-        cipher::CHACHA20_POLY1305,
-        cipher::AES_256_GCM,
-        cipher::AES_256_CTR,
-        cipher::AES_192_CTR,
-        cipher::AES_128_CTR,
-    ];
-    #[cfg(target_arch = "x86_64")]
-    let computes_aes = std::arch::is_x86_feature_detected!("aes")
-        && std::arch::is_x86_feature_detected!("pclmulqdq");
-    #[cfg(target_arch = "aarch64")]
-    let computes_aes = std::arch::is_aarch64_feature_detected!("aes")
-        && std::arch::is_aarch64_feature_detected!("pmull");
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let computes_aes = false;
-    if computes_aes { &ALL[1..] } else { ALL }
 }
 
 /// Carries one connection until its client ends it, its key is proven too late, or its caller may go on no longer.
