@@ -157,18 +157,7 @@ impl Streams for Dial {
     }
 
     fn listening(&self, container: ContainerName) -> BoxFuture<Vec<u16>> {
-        let (runtime, openings) = (Arc::clone(&self.runtime), Arc::clone(&self.openings));
-        Box::pin(async move {
-            let name = inner(container)?;
-            // A container whose files or ports keep us waiting holds its own turns alone.
-            let turn = openings.turn(container).await;
-            let looked = tokio::task::spawn_blocking(move || {
-                let _turn = turn;
-                runtime.listening(&name)
-            });
-            let looked = looked.await.map_err(refusals::container_unreachable)?;
-            looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))
-        })
+        self.look(container, |runtime, name| runtime.listening(name))
     }
 
     fn neighbours(&self, container: ContainerName) -> BoxFuture<mpsc::Receiver<ByteStream>> {
@@ -181,33 +170,13 @@ impl Streams for Dial {
     }
 
     fn programs(&self, container: ContainerName, wanted: Vec<String>) -> BoxFuture<Vec<String>> {
-        let (runtime, openings) = (Arc::clone(&self.runtime), Arc::clone(&self.openings));
-        Box::pin(async move {
-            let name = inner(container)?;
-            // A container whose files or ports keep us waiting holds its own turns alone.
-            let turn = openings.turn(container).await;
-            let looked = tokio::task::spawn_blocking(move || {
-                let _turn = turn;
-                runtime.programs(&name, wanted)
-            });
-            let looked = looked.await.map_err(refusals::container_unreachable)?;
-            looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))
-        })
+        self.look(container, |runtime, name| runtime.programs(name, wanted))
     }
 
     fn app_files(&self, container: ContainerName) -> BoxFuture<Vec<AppFile>> {
-        let (runtime, openings) = (Arc::clone(&self.runtime), Arc::clone(&self.openings));
+        let looked = self.look(container, |runtime, name| runtime.app_files(name));
         Box::pin(async move {
-            let name = inner(container)?;
-            // A container whose files or ports keep us waiting holds its own turns alone.
-            let turn = openings.turn(container).await;
-            let looked = tokio::task::spawn_blocking(move || {
-                let _turn = turn;
-                runtime.app_files(&name)
-            });
-            let looked = looked.await.map_err(refusals::container_unreachable)?;
-            let looked = looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))?;
-            let files = looked.into_iter();
+            let files = looked.await?.into_iter();
             Ok(files.map(|(name, text)| AppFile { name, text }).collect())
         })
     }
@@ -247,22 +216,37 @@ impl Streams for Dial {
 }
 
 impl Dial {
+    /// Looks into a container, or opens something there, in its own turn: one whose files or ports keep us waiting holds
+    /// its own turns alone.
+    fn look<T: Send + 'static>(
+        &self,
+        container: ContainerName,
+        work: impl FnOnce(&Runtime, &runtime::RuntimeName) -> Result<T, RuntimeFault> + Send + 'static,
+    ) -> BoxFuture<T> {
+        let (runtime, openings) = (Arc::clone(&self.runtime), Arc::clone(&self.openings));
+        Box::pin(async move {
+            let name = inner(container)?;
+            let turn = openings.turn(container).await;
+            let looked = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
+                work(&runtime, &name)
+            });
+            let looked = looked.await.map_err(refusals::container_unreachable)?;
+            looked.map_err(|fault| refusals::container_unreachable(chain(&fault)))
+        })
+    }
+
     /// Takes connections at an address inside a container for as long as the receiver is kept.
     fn listen(
         &self,
         container: ContainerName,
         address: SocketAddrV4,
     ) -> BoxFuture<mpsc::Receiver<ByteStream>> {
-        let (runtime, openings) = (Arc::clone(&self.runtime), Arc::clone(&self.openings));
+        let opened = self.look(container, move |runtime, name| {
+            runtime.listen(name, address)
+        });
         Box::pin(async move {
-            let name = inner(container)?;
-            let turn = openings.turn(container).await;
-            let opened = tokio::task::spawn_blocking(move || {
-                let _turn = turn;
-                runtime.listen(&name, address)
-            });
-            let opened = opened.await.map_err(refusals::container_unreachable)?;
-            let opened = opened.map_err(|fault| refusals::container_unreachable(chain(&fault)))?;
+            let opened = opened.await?;
             let failed = |e: std::io::Error| refusals::container_unreachable(e);
             opened.set_nonblocking(true).map_err(failed)?;
             let listener = TcpListener::from_std(opened).map_err(failed)?;

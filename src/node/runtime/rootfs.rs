@@ -540,24 +540,19 @@ struct MountAttributes {
 }
 
 fn map_ids(tree: BorrowedFd<'_>, ids: BorrowedFd<'_>, read_only: bool) -> io::Result<()> {
-    let mut set = libc::MOUNT_ATTR_IDMAP | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
-    if read_only {
-        set |= libc::MOUNT_ATTR_RDONLY;
-    }
-    set_attributes(
-        tree,
-        MountAttributes {
-            set,
-            clear: 0,
-            propagation: 0,
-            user_namespace: ids.as_raw_fd() as u64,
-        },
-    )
+    fence(tree, Some(ids), read_only)
 }
 
 /// What `map_ids` sets, with the ids that the file system has: those of the container's own have no rights there.
 fn keep_ids(tree: BorrowedFd<'_>, read_only: bool) -> io::Result<()> {
+    fence(tree, None, read_only)
+}
+
+fn fence(tree: BorrowedFd<'_>, ids: Option<BorrowedFd<'_>>, read_only: bool) -> io::Result<()> {
     let mut set = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+    if ids.is_some() {
+        set |= libc::MOUNT_ATTR_IDMAP;
+    }
     if read_only {
         set |= libc::MOUNT_ATTR_RDONLY;
     }
@@ -567,7 +562,7 @@ fn keep_ids(tree: BorrowedFd<'_>, read_only: bool) -> io::Result<()> {
             set,
             clear: 0,
             propagation: 0,
-            user_namespace: 0,
+            user_namespace: ids.map_or(0, |ids| ids.as_raw_fd() as u64),
         },
     )
 }
