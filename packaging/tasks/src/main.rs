@@ -412,7 +412,9 @@ fn nightly(gate: &mut Gate) {
     });
     gate.stage("a session of twenty containers", || {
         Program::cargo()
-            .words("test --release --locked --test suite twenty_containers -- --ignored")
+            .words(
+                "test --release --locked --test suite -- --ignored twenty_containers mpirun_starts",
+            )
             .run()
     });
     gate.stage("an hour of steady work", || {

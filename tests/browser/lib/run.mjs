@@ -8,6 +8,9 @@ import { dot } from "node:test/reporters";
 
 const SLOWEST = 10;
 
+/// Milliseconds after which a file hangs, and fails by its name.
+const HANGS = 20 * 60 * 1000;
+
 const [atOnce, ...files] = process.argv.slice(2);
 let passed = 0;
 let failed = 0;
@@ -16,7 +19,7 @@ const printed = [];
 /// Seconds and name of each file that ended.
 const took = [];
 
-const tests = run({ files: files.map((file) => resolve(file)), concurrency: Number(atOnce) });
+const tests = run({ files: files.map((file) => resolve(file)), concurrency: Number(atOnce), timeout: HANGS });
 tests.on("data", ({ type, data }) => {
   if (type === "test:pass") passed += 1;
   if (type === "test:fail" && data.todo === undefined) failed += 1;

@@ -281,6 +281,7 @@ fn run_ranks(installation: &Installation) {
 /// Debian's Open MPI, unmodified, in the first container of a session starts one rank in each, over the ssh that the session
 /// has between them.
 #[test]
+#[ignore = "a launcher of others that may wait for ever; `cargo ci nightly` runs it"]
 fn mpirun_starts_a_rank_in_each_container() {
     let name = "mpirun_starts_a_rank_in_each_container";
     let Some(mut installation) = Installation::found(name) else {
@@ -303,6 +304,8 @@ fn mpirun_starts_a_rank_in_each_container() {
     wait_until(TIMEOUT, || {
         let ran = installation
             .command(&["exec", "--container", "main1", "ranks"])
+            // It waits for ever for a daemon that it started and that does not answer.
+            .args(["timeout", "-k", "2", "20"])
             .args(["env", "PMIX_MCA_gds=hash", MPIRUN, "--allow-run-as-root"])
             .args(["--mca", "oob_tcp_if_include", "10.88.0.0/24"])
             .args([
