@@ -34,10 +34,10 @@ use tower::Service as _;
 use crate::doors::admission::{Admission, Admits};
 use crate::doors::host;
 use crate::doors::peer::{Encrypted, OwnPort, Peer};
-use crate::doors::problem::{self, ProblemResponse};
-use crate::doors::text::{Language, Text, codes};
+use crate::doors::problem::{self, ProblemResponse, RefusalReader};
+use crate::doors::text::{Text, codes};
 use bodies::{Bodies, BodyAccount, MeteredBody};
-use connections::{ConnectionHandle, Connections, CountedConnection, REST_KNOWN};
+use connections::{ConnectionHandle, Connections, CountedConnection};
 use strict_lines::StrictLines;
 
 /// Bytes of HTTP/1 that are kept for one connection, so the longest head of a request.
@@ -213,8 +213,8 @@ async fn speak(
         .http1()
         .timer(TokioTimer::new())
         .max_buf_size(HTTP1_BUFFER)
-        // It also runs between requests. The book of connections ends slow heads and rests sooner.
-        .header_read_timeout(REST_KNOWN);
+        // The book of connections ends slow heads and rests; a second timer would be set and put away for each request.
+        .header_read_timeout(None::<Duration>);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -250,7 +250,7 @@ async fn respond(
     let stuck = STUCK.try_with(Arc::clone).ok();
     let named = host::of(request.version(), request.uri(), request.headers());
     let mut response = match (named, caller.purpose.clone()) {
-        (Err(refusal), _) => refused(&refusal.into(), request.headers()),
+        (Err(refusal), _) => refused(&refusal.into(), &RefusalReader::of(request.headers())),
         (Ok(_), Purpose::Way { to }) => way(&request, caller.here, to),
         (Ok(named), Purpose::Console(app) | Purpose::Apps(app)) => {
             routed(&caller, app, request, named).await
@@ -283,13 +283,13 @@ async fn routed(
     let account = caller
         .bodies
         .account(connections::counted(caller.peer.ip()));
-    let headers = request.headers().clone();
+    let reader = RefusalReader::of(request.headers());
     let mut request = request.map(|body| Body::new(MeteredBody::new(body, Arc::clone(&account))));
     dress(&mut request, caller, &account, named);
     let response = app.call(request).await.into_response();
     match account.refused() {
         // What the handler made of a body that broke off is not the reason.
-        Some(problem) => refused(&problem, &headers),
+        Some(problem) => refused(&problem, &reader),
         None => response,
     }
 }
@@ -308,12 +308,11 @@ impl Admits for Ear {
 }
 
 /// A refusal of the listener itself: a sentence for browsers, a problem document for programs.
-fn refused(problem: &ProblemResponse, headers: &axum::http::HeaderMap) -> Response {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let language = text(header::ACCEPT_LANGUAGE).map_or(Language::English, Language::accepted);
+fn refused(problem: &ProblemResponse, reader: &RefusalReader) -> Response {
+    let language = reader.language();
     let id = uuid::Uuid::now_v7().to_string();
     let mut response = problem::answer(problem, &id, language);
-    if text(header::ACCEPT).is_some_and(|kinds| kinds.contains("text/html")) {
+    if reader.is_browser() {
         let said = codes::refusal(Text::new(language), &problem.refusal);
         *response.body_mut() = Body::from(format!("{said}\n"));
         response.headers_mut().insert(

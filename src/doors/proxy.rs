@@ -7,6 +7,7 @@ mod cookies;
 mod headers;
 pub mod listeners;
 mod refused;
+mod upstream;
 mod visits;
 
 use std::net::IpAddr;
@@ -35,7 +36,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 use super::admission;
 use super::origin;
 use super::peer::{Encrypted, OwnPort, Peer};
-use super::problem::ProblemResponse;
+use super::problem::{ProblemResponse, RefusalReader};
 use cookies::AppCookies;
 use refused::refusal_page;
 use visits::{AppVisit, AppVisits};
@@ -94,16 +95,17 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
 
 async fn serve(State(door): State<AppDoor>, request: Request) -> Response {
     let id = uuid::Uuid::now_v7().to_string();
-    let (said, method) = (request.headers().clone(), request.method().clone());
+    let reader = RefusalReader::of(request.headers());
+    let is_get = request.method() == Method::GET;
     let address = match address(&door.server, &request) {
         Ok(address) => address,
-        Err(problem) => return refusal_page(&problem, &said, &id, None),
+        Err(problem) => return refusal_page(&problem, &reader, &id, None),
     };
     let source = address.source;
     let answered = access::as_request(source, &id, answer(&door, &address, request)).await;
     answered.unwrap_or_else(|problem| {
-        let console = (method == Method::GET).then(|| open_page(&address, None));
-        refusal_page(&problem, &said, &id, console.as_deref())
+        let console = is_get.then(|| open_page(&address, None));
+        refusal_page(&problem, &reader, &id, console.as_deref())
     })
 }
 
