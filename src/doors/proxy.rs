@@ -6,6 +6,7 @@ mod carry;
 mod cookies;
 mod headers;
 pub mod listeners;
+mod passes;
 mod refused;
 mod upstream;
 mod visits;
@@ -38,6 +39,7 @@ use super::origin;
 use super::peer::{Encrypted, OwnPort, Peer};
 use super::problem::{ProblemResponse, RefusalReader};
 use cookies::AppCookies;
+use passes::KnownPasses;
 use refused::refusal_page;
 use visits::{AppVisit, AppVisits};
 
@@ -51,6 +53,7 @@ struct AppDoor {
     streams: Arc<dyn Streams>,
     visits: Arc<AppVisits>,
     cookies: Arc<AppCookies>,
+    passes: Arc<KnownPasses>,
 }
 
 /// Where a request arrived.
@@ -86,6 +89,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         streams,
         visits: Arc::default(),
         cookies: Arc::new(AppCookies::kept(kept)),
+        passes: Arc::default(),
     };
     Router::new()
         .fallback(serve)
@@ -94,7 +98,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
 }
 
 async fn serve(State(door): State<AppDoor>, request: Request) -> Response {
-    let id = uuid::Uuid::now_v7().to_string();
+    let id = request_id(&door.server);
     let reader = RefusalReader::of(request.headers());
     let is_get = request.method() == Method::GET;
     let address = match address(&door.server, &request) {
@@ -107,6 +111,14 @@ async fn serve(State(door): State<AppDoor>, request: Request) -> Response {
         let console = is_get.then(|| open_page(&address, None));
         refusal_page(&problem, &reader, &id, console.as_deref())
     })
+}
+
+/// The id of a request: by time like all of them, drawn without a call of the system for each.
+fn request_id(server: &Server) -> String {
+    let now = u64::try_from(server.clock().now().as_millis()).unwrap_or_default();
+    let drawn = rand::random::<[u8; 10]>();
+    let id = uuid::Builder::from_unix_timestamp_millis(now, &drawn);
+    id.into_uuid().to_string()
 }
 
 /// Where a request arrived, by the connection and the host that it names.
@@ -306,7 +318,9 @@ async fn prove(
         .map(|line| String::from_utf8_lossy(line.as_bytes()))
         .collect();
     let cookie = lines.iter().find_map(|line| cookie_value(line, &name));
-    let pass = cookie.and_then(|cookie| access::read_app_cookie(&door.server, cookie));
+    let read = |cookie: &str| access::read_app_cookie(&door.server, cookie);
+    let now = door.server.clock().now();
+    let pass = cookie.and_then(|cookie| door.passes.of(cookie, now, read));
     Ok(pass.filter(|pass| pass.port == address.port))
 }
 
