@@ -61,13 +61,21 @@ const LAST_PIECE: usize = 1 << 10;
 /// How often a client with streams under way is asked whether it lives.
 const HTTP2_ASK: Duration = Duration::from_secs(30);
 
+/// What answers at the origins of apps. No router leads there: each request of such a port is for one place.
+pub(crate) trait ServesApps: Send + Sync {
+    fn serve(
+        self: Arc<Self>,
+        request: Request<Body>,
+    ) -> Pin<Box<dyn Future<Output = Response> + Send>>;
+}
+
 /// What a port is for.
 #[derive(Clone)]
 pub(crate) enum Purpose {
     /// Pages and the API.
     Console(Router),
     /// Users' own apps.
-    Apps(Router),
+    Apps(Arc<dyn ServesApps>),
     /// The way to the console at this port, and nothing else.
     Way { to: u16 },
 }
@@ -252,8 +260,13 @@ async fn respond(
     let mut response = match (named, caller.purpose.clone()) {
         (Err(refusal), _) => refused(&refusal.into(), &RefusalReader::of(request.headers())),
         (Ok(_), Purpose::Way { to }) => way(&request, caller.here, to),
-        (Ok(named), Purpose::Console(app) | Purpose::Apps(app)) => {
-            routed(&caller, app, request, named).await
+        (Ok(named), Purpose::Console(mut app)) => {
+            let (request, kept) = KeptOfRequest::of(&caller, request, named);
+            kept.answered(app.call(request).await.into_response())
+        }
+        (Ok(named), Purpose::Apps(apps)) => {
+            let (request, kept) = KeptOfRequest::of(&caller, request, named);
+            kept.answered(apps.serve(request).await)
         }
     };
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -274,23 +287,36 @@ async fn respond(
     })
 }
 
-async fn routed(
-    caller: &ConnectionPeer,
-    mut app: Router,
-    request: Request<Incoming>,
-    named: Option<HeaderValue>,
-) -> Response {
-    let account = caller
-        .bodies
-        .account(connections::counted(caller.peer.ip()));
-    let reader = RefusalReader::of(request.headers());
-    let mut request = request.map(|body| Body::new(MeteredBody::new(body, Arc::clone(&account))));
-    dress(&mut request, caller, &account, named);
-    let response = app.call(request).await.into_response();
-    match account.refused() {
-        // What the handler made of a body that broke off is not the reason.
-        Some(problem) => refused(&problem, &reader),
-        None => response,
+/// What is kept of a request while it is answered.
+struct KeptOfRequest {
+    account: Arc<BodyAccount>,
+    reader: RefusalReader,
+}
+
+impl KeptOfRequest {
+    /// Makes a request ready for the doors.
+    fn of(
+        caller: &ConnectionPeer,
+        request: Request<Incoming>,
+        named: Option<HeaderValue>,
+    ) -> (Request<Body>, Self) {
+        let account = caller
+            .bodies
+            .account(connections::counted(caller.peer.ip()));
+        let reader = RefusalReader::of(request.headers());
+        let mut request =
+            request.map(|body| Body::new(MeteredBody::new(body, Arc::clone(&account))));
+        dress(&mut request, caller, &account, named);
+        (request, Self { account, reader })
+    }
+
+    /// What a door answered, where the body was not refused.
+    fn answered(&self, response: Response) -> Response {
+        match self.account.refused() {
+            // What the handler made of a body that broke off is not the reason.
+            Some(problem) => refused(&problem, &self.reader),
+            None => response,
+        }
     }
 }
 

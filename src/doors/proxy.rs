@@ -12,6 +12,8 @@ mod upstream;
 mod visits;
 
 use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
@@ -22,6 +24,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use base::link::streams::Streams;
+use futures_util::FutureExt as _;
 use rules::app::{is_path, query_value};
 use rules::app_origin::{
     AppRequest, OWN_PATHS, app_of_host, console_host, cookie_value, entry_cookie,
@@ -32,9 +35,9 @@ use server::Server;
 use server::access::{self, APP_COOKIE_SECONDS, AppPass, Via};
 use server::routes;
 use tower::ServiceExt as _;
-use tower_http::catch_panic::CatchPanicLayer;
 
 use super::admission;
+use super::listener::ServesApps;
 use super::origin;
 use super::peer::{Encrypted, OwnPort, Peer};
 use super::problem::{ProblemResponse, RefusalReader};
@@ -47,13 +50,24 @@ use visits::{AppVisit, AppVisits};
 const COOKIE_RENEWED_BELOW: u64 = APP_COOKIE_SECONDS / 2;
 
 /// What every request has.
-#[derive(Clone)]
 struct AppDoor {
     server: Server,
     streams: Arc<dyn Streams>,
     visits: Arc<AppVisits>,
-    cookies: Arc<AppCookies>,
-    passes: Arc<KnownPasses>,
+    cookies: AppCookies,
+    passes: KnownPasses,
+}
+
+impl ServesApps for AppDoor {
+    fn serve(self: Arc<Self>, request: Request) -> Pin<Box<dyn Future<Output = Response> + Send>> {
+        Box::pin(async move {
+            let served = AssertUnwindSafe(serve(&self, request)).catch_unwind().await;
+            served.unwrap_or_else(|_| {
+                tracing::error!("a request to an app panicked");
+                StatusCode::INTERNAL_SERVER_ERROR.into_response()
+            })
+        })
+    }
 }
 
 /// Where a request arrived.
@@ -78,26 +92,36 @@ impl AppAddress {
     }
 }
 
-/// Answers on every port that is for apps.
+/// Answers at the origins of apps, whichever port a request came to.
 pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
+    open(server, streams).1
+}
+
+/// Answers on every port that is for apps; the router does the same for requests that come to a port of others.
+pub(crate) fn open(server: Server, streams: Arc<dyn Streams>) -> (Arc<dyn ServesApps>, Router) {
     let kept = routes::app_cookies(&server).unwrap_or_else(|failure| {
         tracing::warn!(error = %failure, "cookies of apps are known only when they are set again");
         Vec::new()
     });
-    let door = AppDoor {
+    let door = Arc::new(AppDoor {
         server,
         streams,
         visits: Arc::default(),
-        cookies: Arc::new(AppCookies::kept(kept)),
-        passes: Arc::default(),
-    };
-    Router::new()
-        .fallback(serve)
-        .layer(CatchPanicLayer::new())
-        .with_state(door)
+        cookies: AppCookies::kept(kept),
+        passes: KnownPasses::default(),
+    });
+    let router = Router::new()
+        .fallback(serve_by_router)
+        .with_state(Arc::clone(&door));
+    let apps: Arc<dyn ServesApps> = door;
+    (apps, router)
 }
 
-async fn serve(State(door): State<AppDoor>, request: Request) -> Response {
+async fn serve_by_router(State(door): State<Arc<AppDoor>>, request: Request) -> Response {
+    door.serve(request).await
+}
+
+async fn serve(door: &AppDoor, request: Request) -> Response {
     let id = request_id(&door.server);
     let reader = RefusalReader::of(request.headers());
     let is_get = request.method() == Method::GET;
@@ -106,7 +130,7 @@ async fn serve(State(door): State<AppDoor>, request: Request) -> Response {
         Err(problem) => return refusal_page(&problem, &reader, &id, None),
     };
     let source = address.source;
-    let answered = access::as_request(source, &id, answer(&door, &address, request)).await;
+    let answered = access::as_request(source, &id, answer(door, &address, request)).await;
     answered.unwrap_or_else(|problem| {
         let console = is_get.then(|| open_page(&address, None));
         refusal_page(&problem, &reader, &id, console.as_deref())
