@@ -137,7 +137,7 @@ impl UpstreamMover {
         for _ in 0..MAX_TURNS {
             // What rings from here on is heard below, so no task is to be woken for it.
             drop(self.bell.task.take());
-            self.bell.has_rung.swap(false, Ordering::SeqCst);
+            let _ = self.bell.has_rung.swap(false, Ordering::SeqCst);
             // A look may ask for more: the connection hears of it in the same turn.
             let found = look(&mut Context::from_waker(&self.waker));
             if found.is_ready() {

@@ -132,6 +132,7 @@ impl AppRoute {
         }
     }
 
+    /// Looks at those that wait for as long as any does.
     async fn watch(self: Arc<Self>) {
         loop {
             tokio::time::sleep(LOOK_INTERVAL).await;
