@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Bytes that are kept of a line, without its blanks: enough for each line that frames a body. A
-/// `Content-Length` that is longer is refused.
+/// `Content-Length` that is longer is refused, and so is the length of a chunk.
 const KEPT: usize = 64;
 /// How the first line of HTTP/2 begins, without its blanks.
 const HTTP2: &[u8] = b"PRI*HTTP/2.0";
@@ -183,6 +183,10 @@ impl Lines {
     }
 
     fn chunk(&mut self) -> bool {
+        if self.long && !self.line.contains(&b';') {
+            // Digits are missing: the library reads them all, zeros before them too.
+            return false;
+        }
         let digits = self.line.split(|byte| *byte == b';').next();
         let size = digits
             .and_then(|digits| str::from_utf8(digits).ok())
@@ -267,7 +271,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StrictLines<S> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Lines, Part};
+    use super::{KEPT, Lines, Part};
 
     /// Feeds `text` in pieces of `size` bytes; returns what the library would read.
     fn read(text: &str, size: usize) -> String {
@@ -337,6 +341,11 @@ mod tests {
         }
         let chunk = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n";
         assert!(read(chunk, 7).ends_with('\0'));
+        let zeros = "0".repeat(KEPT);
+        for (line, is_refused) in [(format!("{zeros}5"), true), (format!("5;{zeros}"), false)] {
+            let chunk = format!("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{line}\r\n");
+            assert_eq!(read(&chunk, 7).ends_with('\0'), is_refused, "{line}");
+        }
     }
 
     #[test]
