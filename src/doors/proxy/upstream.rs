@@ -1,6 +1,6 @@
-//! One HTTP/1.1 connection to an app. It has no task of its own where a request has no body: whatever reads the answer moves
-//! it on, so no other task is woken on the way, and the head of a short answer leaves together with its body. Never asks who
-//! may use it, and never opens one.
+//! One HTTP/1.1 connection to an app. It has no task of its own where a request has no body: the task that reads the answer
+//! moves it on, so no other is woken on the way, and the head of a short answer leaves together with its body. Never asks
+//! who may use it, and never opens one.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
