@@ -34,10 +34,10 @@ use tower::Service as _;
 use crate::doors::admission::{Admission, Admits};
 use crate::doors::host;
 use crate::doors::peer::{Encrypted, OwnPort, Peer};
-use crate::doors::problem::{self, ProblemResponse};
-use crate::doors::text::{Language, Text, codes};
+use crate::doors::problem::{self, ProblemResponse, RefusalReader};
+use crate::doors::text::{Text, codes};
 use bodies::{Bodies, BodyAccount, MeteredBody};
-use connections::{ConnectionHandle, Connections, CountedConnection, REST_KNOWN};
+use connections::{ConnectionHandle, Connections, CountedConnection};
 use strict_lines::StrictLines;
 
 /// Bytes of HTTP/1 that are kept for one connection, so the longest head of a request.
@@ -61,13 +61,21 @@ const LAST_PIECE: usize = 1 << 10;
 /// How often a client with streams under way is asked whether it lives.
 const HTTP2_ASK: Duration = Duration::from_secs(30);
 
+/// What answers at the origins of apps. No router leads there: each request of such a port is for one place.
+pub(crate) trait ServesApps: Send + Sync {
+    fn serve(
+        self: Arc<Self>,
+        request: Request<Body>,
+    ) -> Pin<Box<dyn Future<Output = Response> + Send>>;
+}
+
 /// What a port is for.
 #[derive(Clone)]
 pub(crate) enum Purpose {
     /// Pages and the API.
     Console(Router),
     /// Users' own apps.
-    Apps(Router),
+    Apps(Arc<dyn ServesApps>),
     /// The way to the console at this port, and nothing else.
     Way { to: u16 },
 }
@@ -213,8 +221,8 @@ async fn speak(
         .http1()
         .timer(TokioTimer::new())
         .max_buf_size(HTTP1_BUFFER)
-        // It also runs between requests. The book of connections ends slow heads and rests sooner.
-        .header_read_timeout(REST_KNOWN);
+        // The book of connections ends slow heads and rests; a second timer would be set and put away for each request.
+        .header_read_timeout(None::<Duration>);
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -250,10 +258,15 @@ async fn respond(
     let stuck = STUCK.try_with(Arc::clone).ok();
     let named = host::of(request.version(), request.uri(), request.headers());
     let mut response = match (named, caller.purpose.clone()) {
-        (Err(refusal), _) => refused(&refusal.into(), request.headers()),
+        (Err(refusal), _) => refused(&refusal.into(), &RefusalReader::of(request.headers())),
         (Ok(_), Purpose::Way { to }) => way(&request, caller.here, to),
-        (Ok(named), Purpose::Console(app) | Purpose::Apps(app)) => {
-            routed(&caller, app, request, named).await
+        (Ok(named), Purpose::Console(mut app)) => {
+            let (request, kept) = KeptOfRequest::of(&caller, request, named);
+            kept.answered(app.call(request).await.into_response())
+        }
+        (Ok(named), Purpose::Apps(apps)) => {
+            let (request, kept) = KeptOfRequest::of(&caller, request, named);
+            kept.answered(apps.serve(request).await)
         }
     };
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -274,23 +287,36 @@ async fn respond(
     })
 }
 
-async fn routed(
-    caller: &ConnectionPeer,
-    mut app: Router,
-    request: Request<Incoming>,
-    named: Option<HeaderValue>,
-) -> Response {
-    let account = caller
-        .bodies
-        .account(connections::counted(caller.peer.ip()));
-    let headers = request.headers().clone();
-    let mut request = request.map(|body| Body::new(MeteredBody::new(body, Arc::clone(&account))));
-    dress(&mut request, caller, &account, named);
-    let response = app.call(request).await.into_response();
-    match account.refused() {
-        // What the handler made of a body that broke off is not the reason.
-        Some(problem) => refused(&problem, &headers),
-        None => response,
+/// What is kept of a request while it is answered.
+struct KeptOfRequest {
+    account: Arc<BodyAccount>,
+    reader: RefusalReader,
+}
+
+impl KeptOfRequest {
+    /// Makes a request ready for the doors.
+    fn of(
+        caller: &ConnectionPeer,
+        request: Request<Incoming>,
+        named: Option<HeaderValue>,
+    ) -> (Request<Body>, Self) {
+        let account = caller
+            .bodies
+            .account(connections::counted(caller.peer.ip()));
+        let reader = RefusalReader::of(request.headers());
+        let mut request =
+            request.map(|body| Body::new(MeteredBody::new(body, Arc::clone(&account))));
+        dress(&mut request, caller, &account, named);
+        (request, Self { account, reader })
+    }
+
+    /// What a door answered, where the body was not refused.
+    fn answered(&self, response: Response) -> Response {
+        match self.account.refused() {
+            // What the handler made of a body that broke off is not the reason.
+            Some(problem) => refused(&problem, &self.reader),
+            None => response,
+        }
     }
 }
 
@@ -308,12 +334,11 @@ impl Admits for Ear {
 }
 
 /// A refusal of the listener itself: a sentence for browsers, a problem document for programs.
-fn refused(problem: &ProblemResponse, headers: &axum::http::HeaderMap) -> Response {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let language = text(header::ACCEPT_LANGUAGE).map_or(Language::English, Language::accepted);
+fn refused(problem: &ProblemResponse, reader: &RefusalReader) -> Response {
+    let language = reader.language();
     let id = uuid::Uuid::now_v7().to_string();
     let mut response = problem::answer(problem, &id, language);
-    if text(header::ACCEPT).is_some_and(|kinds| kinds.contains("text/html")) {
+    if reader.is_browser() {
         let said = codes::refusal(Text::new(language), &problem.refusal);
         *response.body_mut() = Body::from(format!("{said}\n"));
         response.headers_mut().insert(

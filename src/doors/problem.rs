@@ -2,7 +2,7 @@
 //! code, what would work, and the id of the request. Pages put the same parts into words of their own.
 
 use axum::extract::Request;
-use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use rules::refusal::{Refusal, RefusalKind};
 use rules::refusals;
@@ -51,6 +51,36 @@ impl IntoResponse for ProblemResponse {
         let mut response = self.status.into_response();
         response.extensions_mut().insert(self);
         response
+    }
+}
+
+/// What a request says of its reader: all that is kept of its headers for a refusal.
+#[derive(Debug, Clone)]
+pub struct RefusalReader {
+    kinds: Option<HeaderValue>,
+    languages: Option<HeaderValue>,
+}
+
+impl RefusalReader {
+    pub fn of(headers: &HeaderMap) -> Self {
+        Self {
+            kinds: headers.get(header::ACCEPT).cloned(),
+            languages: headers.get(header::ACCEPT_LANGUAGE).cloned(),
+        }
+    }
+
+    /// English where it names none of ours.
+    pub fn language(&self) -> Language {
+        let languages = self.languages.as_ref();
+        let languages = languages.and_then(|value| value.to_str().ok());
+        languages.map_or(Language::English, Language::accepted)
+    }
+
+    /// Whether it shows pages to a user.
+    pub fn is_browser(&self) -> bool {
+        let kinds = self.kinds.as_ref();
+        let kinds = kinds.and_then(|value| value.to_str().ok());
+        kinds.is_some_and(|kinds| kinds.contains("text/html"))
     }
 }
 

@@ -6,10 +6,14 @@ mod carry;
 mod cookies;
 mod headers;
 pub mod listeners;
+mod passes;
 mod refused;
+mod upstream;
 mod visits;
 
 use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::Router;
@@ -20,6 +24,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use base::link::streams::Streams;
+use futures_util::FutureExt as _;
 use rules::app::{is_path, query_value};
 use rules::app_origin::{
     AppRequest, OWN_PATHS, app_of_host, console_host, cookie_value, entry_cookie,
@@ -30,13 +35,14 @@ use server::Server;
 use server::access::{self, APP_COOKIE_SECONDS, AppPass, Via};
 use server::routes;
 use tower::ServiceExt as _;
-use tower_http::catch_panic::CatchPanicLayer;
 
 use super::admission;
+use super::listener::ServesApps;
 use super::origin;
 use super::peer::{Encrypted, OwnPort, Peer};
-use super::problem::ProblemResponse;
+use super::problem::{ProblemResponse, RefusalReader};
 use cookies::AppCookies;
+use passes::KnownPasses;
 use refused::refusal_page;
 use visits::{AppVisit, AppVisits};
 
@@ -44,12 +50,24 @@ use visits::{AppVisit, AppVisits};
 const COOKIE_RENEWED_BELOW: u64 = APP_COOKIE_SECONDS / 2;
 
 /// What every request has.
-#[derive(Clone)]
 struct AppDoor {
     server: Server,
     streams: Arc<dyn Streams>,
     visits: Arc<AppVisits>,
-    cookies: Arc<AppCookies>,
+    cookies: AppCookies,
+    passes: KnownPasses,
+}
+
+impl ServesApps for AppDoor {
+    fn serve(self: Arc<Self>, request: Request) -> Pin<Box<dyn Future<Output = Response> + Send>> {
+        Box::pin(async move {
+            let served = AssertUnwindSafe(serve(&self, request)).catch_unwind().await;
+            served.unwrap_or_else(|_| {
+                tracing::error!("a request to an app panicked");
+                StatusCode::INTERNAL_SERVER_ERROR.into_response()
+            })
+        })
+    }
 }
 
 /// Where a request arrived.
@@ -74,37 +92,57 @@ impl AppAddress {
     }
 }
 
-/// Answers on every port that is for apps.
+/// Answers at the origins of apps, whichever port a request came to.
 pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
+    open(server, streams).1
+}
+
+/// Answers on every port that is for apps; the router does the same for requests that come to a port of others.
+pub(crate) fn open(server: Server, streams: Arc<dyn Streams>) -> (Arc<dyn ServesApps>, Router) {
     let kept = routes::app_cookies(&server).unwrap_or_else(|failure| {
         tracing::warn!(error = %failure, "cookies of apps are known only when they are set again");
         Vec::new()
     });
-    let door = AppDoor {
+    let door = Arc::new(AppDoor {
         server,
         streams,
         visits: Arc::default(),
-        cookies: Arc::new(AppCookies::kept(kept)),
-    };
-    Router::new()
-        .fallback(serve)
-        .layer(CatchPanicLayer::new())
-        .with_state(door)
+        cookies: AppCookies::kept(kept),
+        passes: KnownPasses::default(),
+    });
+    let router = Router::new()
+        .fallback(serve_by_router)
+        .with_state(Arc::clone(&door));
+    let apps: Arc<dyn ServesApps> = door;
+    (apps, router)
 }
 
-async fn serve(State(door): State<AppDoor>, request: Request) -> Response {
-    let id = uuid::Uuid::now_v7().to_string();
-    let (said, method) = (request.headers().clone(), request.method().clone());
+async fn serve_by_router(State(door): State<Arc<AppDoor>>, request: Request) -> Response {
+    door.serve(request).await
+}
+
+async fn serve(door: &AppDoor, request: Request) -> Response {
+    let id = request_id(&door.server);
+    let reader = RefusalReader::of(request.headers());
+    let is_get = request.method() == Method::GET;
     let address = match address(&door.server, &request) {
         Ok(address) => address,
-        Err(problem) => return refusal_page(&problem, &said, &id, None),
+        Err(problem) => return refusal_page(&problem, &reader, &id, None),
     };
     let source = address.source;
-    let answered = access::as_request(source, &id, answer(&door, &address, request)).await;
+    let answered = access::as_request(source, &id, answer(door, &address, request)).await;
     answered.unwrap_or_else(|problem| {
-        let console = (method == Method::GET).then(|| open_page(&address, None));
-        refusal_page(&problem, &said, &id, console.as_deref())
+        let console = is_get.then(|| open_page(&address, None));
+        refusal_page(&problem, &reader, &id, console.as_deref())
     })
+}
+
+/// The id of a request: by time like all of them, drawn without a call of the system for each.
+fn request_id(server: &Server) -> String {
+    let now = u64::try_from(server.clock().now().as_millis()).unwrap_or_default();
+    let drawn = rand::random::<[u8; 10]>();
+    let id = uuid::Builder::from_unix_timestamp_millis(now, &drawn);
+    id.into_uuid().to_string()
 }
 
 /// Where a request arrived, by the connection and the host that it names.
@@ -304,7 +342,9 @@ async fn prove(
         .map(|line| String::from_utf8_lossy(line.as_bytes()))
         .collect();
     let cookie = lines.iter().find_map(|line| cookie_value(line, &name));
-    let pass = cookie.and_then(|cookie| access::read_app_cookie(&door.server, cookie));
+    let read = |cookie: &str| access::read_app_cookie(&door.server, cookie);
+    let now = door.server.clock().now();
+    let pass = cookie.and_then(|cookie| door.passes.of(cookie, now, read));
     Ok(pass.filter(|pass| pass.port == address.port))
 }
 

@@ -142,6 +142,8 @@ impl Streams for Dial {
             let failed = |e: std::io::Error| refusals::port_unreachable(e);
             socket.set_nonblocking(true).map_err(failed)?;
             let socket = tokio::net::TcpStream::from_std(socket).map_err(failed)?;
+            // What is sent in two pieces does not wait for the first one to be acknowledged.
+            let _ = socket.set_nodelay(true);
             Ok(Box::new(socket) as ByteStream)
         })
     }

@@ -43,7 +43,7 @@ use tokio::task::JoinHandle;
 use sockets::Sockets;
 
 use crate::doors;
-use crate::doors::listener::{self, PortLimits, Purpose};
+use crate::doors::listener::{self, PortLimits, Purpose, ServesApps};
 use crate::doors::peer::Peer;
 use crate::doors::proxy::listeners::PortListeners;
 
@@ -134,7 +134,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     let note = machine_note(&machine);
     let logs = tokio::spawn(server::forget_logs(&server, Arc::clone(&streams)));
     let starts = tokio::spawn(server::start_apps(&server, Arc::clone(&streams)));
-    let apps = doors::proxy::router(server.clone(), Arc::clone(&streams));
+    let (apps, by_others) = doors::proxy::open(server.clone(), Arc::clone(&streams));
     let app = doors::router(server.clone(), Arc::clone(&streams))
         .layer(axum::middleware::from_fn(put_peer));
     let certificates = match settings.encrypted() {
@@ -171,7 +171,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
     };
     let names = doors::proxy::ByName {
         server: server.clone(),
-        apps: apps.clone(),
+        apps: by_others,
     };
     let by_name = axum::middleware::from_fn_with_state(names, doors::proxy::by_name);
     let routers = Routers {
@@ -261,7 +261,7 @@ type KeptListeners = Option<Arc<dyn AppListeners>>;
 /// What is served on the network.
 struct Routers {
     console: Router,
-    apps: Router,
+    apps: Arc<dyn ServesApps>,
 }
 
 /// Serves every port of the network that was taken, and those of apps that are open.
@@ -290,7 +290,7 @@ fn open_network(
         let listeners: Arc<dyn AppListeners> = Arc::new(PortListeners {
             address: address.ip(),
             tls: tls.clone(),
-            apps: routers.apps.clone(),
+            apps: Arc::clone(&routers.apps),
             limits: limits.clone(),
             leaving: leaving.clone(),
             served: Mutex::new(first.map(|first| first.port()).collect()),

@@ -2,6 +2,8 @@
 //! browser and a container. An app is a program of strangers: it is neither to learn nor to set anything of ours, and no
 //! page of another origin is to act in it. Ports of one host separate neither cookies nor "site", so both are checked here.
 
+use std::borrow::Cow;
+
 use crate::refusal::Refusal;
 use crate::refusals;
 
@@ -43,8 +45,12 @@ const CARRIERS: [&str; 4] = ["h2", "http", "spdy", "tls"];
 
 /// Whether a header of a request, by its name in lower case, says who asks and how. Frameworks read `_` as `-`.
 pub fn is_withheld_of_request(name: &str) -> bool {
-    let name = name.replace('_', "-");
-    WITHHELD_OF_REQUEST.contains(&name.as_str())
+    // Few names have one, and each request asks for all of its own.
+    let name = match name.contains('_') {
+        true => Cow::Owned(name.replace('_', "-")),
+        false => Cow::Borrowed(name),
+    };
+    WITHHELD_OF_REQUEST.contains(&&*name)
         || WITHHELD_BEGINNINGS
             .iter()
             .any(|begin| name.starts_with(begin))

@@ -43,7 +43,7 @@ const UNPROVEN: Duration = Duration::from_secs(60);
 /// How long an unknown connection may rest between requests.
 const REST_UNKNOWN: Duration = Duration::from_secs(30);
 /// How long a known connection may rest between requests.
-pub(super) const REST_KNOWN: Duration = Duration::from_secs(300);
+const REST_KNOWN: Duration = Duration::from_secs(300);
 /// How long a connection that was asked to end may take.
 const LAST_WORD: Duration = Duration::from_secs(2);
 /// How long a client may take nothing of what is there for it: of the bytes in the socket, which then is

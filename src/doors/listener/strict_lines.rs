@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Bytes that are kept of a line, without its blanks: enough for each line that frames a body. A
-/// `Content-Length` that is longer is refused.
+/// `Content-Length` that is longer is refused, and so is the length of a chunk.
 const KEPT: usize = 64;
 /// How the first line of HTTP/2 begins, without its blanks.
 const HTTP2: &[u8] = b"PRI*HTTP/2.0";
@@ -40,7 +40,8 @@ struct Framing {
     chunked: bool,
 }
 
-/// Follows the bytes of one connection. Time: O(bytes of heads); bodies are skipped. Memory: one short line.
+/// Follows the bytes of one connection. Time: O(bytes of heads), of most of them to find the end of their line; bodies are
+/// skipped. Memory: one short line.
 struct Lines {
     part: Part,
     framing: Framing,
@@ -82,12 +83,34 @@ impl Lines {
                     bytes = &mut bytes[here..];
                 }
                 Part::Head { .. } | Part::ChunkSize | Part::Trailer => {
+                    let passed = self.passed_over(bytes);
+                    if passed > 0 {
+                        bytes = &mut bytes[passed..];
+                        continue;
+                    }
                     let (byte, rest) = bytes.split_at_mut(1);
                     self.of_a_line(&mut byte[0]);
                     bytes = rest;
                 }
             }
         }
+    }
+
+    /// How many bytes come before the next LF where the rest of the line cannot matter: it is a field that frames no body,
+    /// or longer than what is kept. Most bytes of a head are such, and a request is not to pay for each of them.
+    fn passed_over(&mut self, bytes: &[u8]) -> usize {
+        let is_field = matches!(self.part, Part::Head { began: true });
+        let frames = |first: &u8| matches!(first, b'c' | b'C' | b't' | b'T');
+        let is_other = is_field && self.line.first().is_some_and(|first| !frames(first));
+        if !is_other && !self.long {
+            return 0;
+        }
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let passed = &bytes[..end.unwrap_or(bytes.len())];
+        if let Some(last) = passed.last() {
+            self.before = *last;
+        }
+        passed.len()
     }
 
     fn of_a_line(&mut self, byte: &mut u8) {
@@ -160,6 +183,10 @@ impl Lines {
     }
 
     fn chunk(&mut self) -> bool {
+        if self.long && !self.line.contains(&b';') {
+            // Digits are missing: the library reads them all, zeros before them too.
+            return false;
+        }
         let digits = self.line.split(|byte| *byte == b';').next();
         let size = digits
             .and_then(|digits| str::from_utf8(digits).ok())
@@ -244,7 +271,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StrictLines<S> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Lines, Part};
+    use super::{KEPT, Lines, Part};
 
     /// Feeds `text` in pieces of `size` bytes; returns what the library would read.
     fn read(text: &str, size: usize) -> String {
@@ -292,6 +319,11 @@ mod tests {
                 "POST / HTTP/1.1\r\nTransfer-Encoding: gzip, Chunked\r\nContent-Length: 1\r\n\r\nA;x=y\r\n\n2345678\n0\r\n0\r\nx: y\n\r\n\r\nGET /\n",
                 "POST / HTTP/1.1\r\nTransfer-Encoding: gzip, Chunked\r\nContent-Length: 1\r\n\r\nA;x=y\r\n\n2345678\n0\r\n0\r\nx: y\0\r\n\r\nGET /\0",
             ),
+            // Fields whose rest cannot matter, and one that is longer than what is kept.
+            (
+                "GET / HTTP/1.1\r\nAccept: a\nb\r\nCookie: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\nx\r\n\n\r\n\r\n",
+                "GET / HTTP/1.1\r\nAccept: a\0b\r\nCookie: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\0x\r\n\0\r\n\r\n",
+            ),
             (
                 "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\na",
                 "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\0a",
@@ -309,6 +341,11 @@ mod tests {
         }
         let chunk = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n";
         assert!(read(chunk, 7).ends_with('\0'));
+        let zeros = "0".repeat(KEPT);
+        for (line, is_refused) in [(format!("{zeros}5"), true), (format!("5;{zeros}"), false)] {
+            let chunk = format!("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{line}\r\n");
+            assert_eq!(read(&chunk, 7).ends_with('\0'), is_refused, "{line}");
+        }
     }
 
     #[test]

@@ -1,18 +1,19 @@
 //! Carries one request into an app and its answer back, each as it comes: nothing is held back, and no body has a limit.
-//! A request that changes the protocol becomes bytes both ways. All of it ends when its visit does.
+//! A request without a body and its answer take no task but the one that serves the browser. A request that changes the
+//! protocol becomes bytes both ways. All of it ends when its visit does.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Request, StatusCode, Uri, header};
 use axum::response::Response;
+use base::link::streams::ByteStream;
 use bytes::Bytes;
-use hyper::body::{Frame, Incoming, SizeHint};
-use hyper::client::conn::http1;
+use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use rules::app_origin::may_change_to;
@@ -24,17 +25,19 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::headers::{ToApp, from_app};
+use super::upstream::AppUpstream;
 use super::visits::{AppRoute, AppVisit, MAX_OPEN};
 use super::{AppAddress, AppDoor};
 use crate::doors::problem::ProblemResponse;
 
-/// Bytes of the longest head of an answer.
-const MAX_HEAD: usize = 64 << 10;
 /// Bytes that are carried in one piece where the protocol has changed.
 const PIECE: usize = 16 << 10;
 /// How long one side may go on after the other has ended. Longer: sides that hang take the app's places. Shorter: the last
 /// words of a slow program are lost.
 const HALF_OPEN: Duration = Duration::from_secs(30);
+
+/// Ready once the visit is over, with why.
+type VisitEnd = Pin<Box<dyn Future<Output = Refusal> + Send>>;
 
 /// Carries a request that was checked.
 ///
@@ -72,11 +75,16 @@ pub(super) async fn carry(
         Some(path) => Uri::from(path.clone()),
         None => Uri::from_static("/"),
     };
-    let answered = tokio::select! {
-        answered = send(door, route, request, upgrade.is_some()) => answered?,
-        refusal = visit.over() => return Err(refusal.into()),
+    let mut over: VisitEnd = {
+        let visit = Arc::clone(visit);
+        Box::pin(async move { visit.over().await })
     };
-    let (mut said, body) = answered.into_parts();
+    let (answer, upstream) = tokio::select! {
+        biased;
+        refusal = over.as_mut() => return Err(refusal.into()),
+        answered = send(door, visit, request, upgrade.is_some()) => answered?,
+    };
+    let (mut said, body) = answer.into_parts();
     let (mut headers, cookies) = from_app(&said.headers, address, route.inner_port)?;
     if address.app.is_none() {
         let new = door.cookies.note(address.port, cookies);
@@ -105,12 +113,17 @@ pub(super) async fn carry(
         tokio::spawn(both.carry(browser, app));
         Body::empty()
     } else {
-        let visit = Arc::clone(visit);
-        Body::new(CarriedBody {
+        let mut carried = CarriedBody {
             body,
-            over: Some(Box::pin(async move { visit.over().await })),
+            upstream,
+            route: Arc::clone(route),
+            over: Some(over),
             _place: place,
-        })
+        };
+        if carried.body.is_end_stream() {
+            carried.release();
+        }
+        Body::new(carried)
     };
     let mut response = Response::new(body);
     *response.status_mut() = said.status;
@@ -127,46 +140,65 @@ async fn keep_cookies(door: &AppDoor, port: u16, new: Vec<String>) {
     }
 }
 
-/// Sends a request by a connection that waits for one, or by a new one.
+/// Sends a request by a connection that waits for one, or by a new one. Gives the connection, too, where the answer has to
+/// move it on.
 async fn send(
     door: &AppDoor,
-    route: &AppRoute,
+    visit: &Arc<AppVisit>,
     mut request: Request<Body>,
     is_upgrade: bool,
-) -> Result<hyper::Response<Incoming>, ProblemResponse> {
-    let waiting = if is_upgrade { None } else { route.waiting() };
-    if let Some(mut connection) = waiting {
-        match connection.try_send_request(request).await {
-            Ok(answer) => {
-                route.keep(connection);
-                return Ok(answer);
+) -> Result<(Response<Incoming>, Option<AppUpstream>), ProblemResponse> {
+    let route = &visit.route;
+    if is_upgrade {
+        let changed = AppUpstream::change(dial(door, route).await?, request).await;
+        return Ok((changed.map_err(|error| broken(&error))?, None));
+    }
+    let mut waiting = route.waiting();
+    loop {
+        let was_used = waiting.is_some();
+        let mut upstream = match waiting.take() {
+            Some(upstream) => upstream,
+            None => {
+                let opened = AppUpstream::over(dial(door, route).await?).await;
+                opened.map_err(|error| broken(&error))?
             }
-            // The app closed it meanwhile; nothing of the request was sent.
+        };
+        let (answered, upstream) = if request.body().is_end_stream() {
+            (upstream.ask(request).await, Some(upstream))
+        } else {
+            // The app takes the body at its own pace, whether the browser reads the answer or not.
+            let answer = upstream.begin(request);
+            // Owned by the connection: it ends with it, with the request, or with the visit.
+            tokio::spawn(move_on(Arc::clone(visit), upstream));
+            (answer.await, None)
+        };
+        match answered {
+            Ok(answer) => return Ok((answer, upstream)),
             Err(mut error) => match error.take_message() {
-                Some(unsent) => request = unsent,
-                None => return Err(broken(&error.into_error())),
+                // The app closed it meanwhile; nothing of the request was sent.
+                Some(unsent) if was_used => request = unsent,
+                _ => return Err(broken(&error.into_error())),
             },
         }
     }
+}
+
+/// A stream to where the app listens.
+async fn dial(door: &AppDoor, route: &AppRoute) -> Result<ByteStream, ProblemResponse> {
     let port = route.inner_port;
     let dialled = door.streams.dial(route.container, port).await;
-    let stream = dialled.map_err(|_| refusals::app_unreachable(port))?;
-    let mut builder = http1::Builder::new();
-    builder.max_buf_size(MAX_HEAD);
-    let opened = builder.handshake(TokioIo::new(stream)).await;
-    let (mut connection, driver) = opened.map_err(|error| broken(&error))?;
-    // Owned by the connection: it ends when that is dropped or closed.
-    tokio::spawn(async move {
-        if let Err(error) = driver.with_upgrades().await {
-            tracing::debug!(%error, "a connection to an app broke");
-        }
-    });
-    let answer = connection.send_request(request).await;
-    let answer = answer.map_err(|error| broken(&error))?;
-    if !is_upgrade {
-        route.keep(connection);
+    dialled.map_err(|_| refusals::app_unreachable(port).into())
+}
+
+/// Moves a connection on until its request and the answer are over, and keeps it for the next one.
+async fn move_on(visit: Arc<AppVisit>, mut upstream: AppUpstream) {
+    let is_ready = tokio::select! {
+        is_ready = upstream.until_ready() => is_ready,
+        _ = visit.over() => false,
+    };
+    if is_ready {
+        visit.route.keep(upstream);
     }
-    Ok(answer)
 }
 
 fn broken(error: &hyper::Error) -> ProblemResponse {
@@ -177,8 +209,22 @@ fn broken(error: &hyper::Error) -> ProblemResponse {
 /// An answer on its way to a browser, which breaks off when the visit is over.
 struct CarriedBody {
     body: Incoming,
-    over: Option<Pin<Box<dyn Future<Output = Refusal> + Send>>>,
+    /// The connection that it comes by, until all of it came. None where a task of its own moves that on.
+    upstream: Option<AppUpstream>,
+    route: Arc<AppRoute>,
+    over: Option<VisitEnd>,
     _place: OwnedSemaphorePermit,
+}
+
+impl CarriedBody {
+    /// Keeps the connection for the next request, where it can take one.
+    fn release(&mut self) {
+        if let Some(upstream) = self.upstream.take()
+            && upstream.is_ready()
+        {
+            self.route.keep(upstream);
+        }
+    }
 }
 
 impl hyper::body::Body for CarriedBody {
@@ -195,13 +241,30 @@ impl hyper::body::Body for CarriedBody {
         };
         if let Poll::Ready(refusal) = over.as_mut().poll(context) {
             this.over = None;
+            this.upstream = None;
             return Poll::Ready(Some(Err(axum::Error::new(refusal))));
         }
-        match Pin::new(&mut this.body).poll_frame(context) {
-            // Trailers are headers that nothing here has read.
-            Poll::Ready(Some(Ok(frame))) if frame.is_trailers() => Poll::Ready(None),
-            Poll::Ready(frame) => Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new))),
-            Poll::Pending => Poll::Pending,
+        let frame = match &mut this.upstream {
+            Some(upstream) => ready!(upstream.poll_frame(context, &mut this.body)),
+            None => ready!(Pin::new(&mut this.body).poll_frame(context)),
+        };
+        match frame {
+            Some(Ok(frame)) => {
+                let is_trailer = frame.is_trailers();
+                if is_trailer || this.body.is_end_stream() {
+                    this.release();
+                }
+                // Trailers are headers that nothing here has read.
+                Poll::Ready((!is_trailer).then_some(Ok(frame)))
+            }
+            Some(Err(error)) => {
+                this.upstream = None;
+                Poll::Ready(Some(Err(axum::Error::new(error))))
+            }
+            None => {
+                this.release();
+                Poll::Ready(None)
+            }
         }
     }
 

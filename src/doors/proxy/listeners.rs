@@ -5,19 +5,18 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::Router;
 use rustls::ServerConfig;
 use server::routes::AppListeners;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::doors::listener::{self, PortLimits, Purpose};
+use crate::doors::listener::{self, PortLimits, Purpose, ServesApps};
 
 /// Serves ports of one address.
 pub(crate) struct PortListeners {
     pub(crate) address: IpAddr,
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    pub(crate) apps: Router,
+    pub(crate) apps: Arc<dyn ServesApps>,
     pub(crate) limits: PortLimits,
     pub(crate) leaving: watch::Receiver<bool>,
     /// Ports that are served.
@@ -37,7 +36,7 @@ impl AppListeners for PortListeners {
         let serving = listener::serve(
             listener,
             self.tls.clone(),
-            Purpose::Apps(self.apps.clone()),
+            Purpose::Apps(Arc::clone(&self.apps)),
             self.limits.clone(),
             self.leaving.clone(),
         );

@@ -5,20 +5,19 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 
-use crate::doors::problem::{self, ProblemResponse};
-use crate::doors::text::{Language, Text, codes};
+use crate::doors::problem::{self, ProblemResponse, RefusalReader};
+use crate::doors::text::{Text, codes};
 
 /// A refusal for the browser that asked; `console` is where the app is opened.
 pub(super) fn refusal_page(
     problem: &ProblemResponse,
-    said: &HeaderMap,
+    reader: &RefusalReader,
     id: &str,
     console: Option<&str>,
 ) -> Response {
-    let text = |name| said.get(name).and_then(|value| value.to_str().ok());
-    let language = text(header::ACCEPT_LANGUAGE).map_or(Language::English, Language::accepted);
+    let language = reader.language();
     let mut response = problem::answer(problem, id, language);
-    if text(header::ACCEPT).is_some_and(|kinds| kinds.contains("text/html")) {
+    if reader.is_browser() {
         let t = Text::new(language);
         let sentence = codes::refusal(t, &problem.refusal);
         let mut page = format!("{sentence}\n\n{}\n", problem.refusal.code);

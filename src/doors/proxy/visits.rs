@@ -8,8 +8,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::body::Body;
-use hyper::client::conn::http1::SendRequest;
 use rules::app_port::AppPort;
 use rules::names::{ContainerName, SessionId};
 use rules::refusal::Refusal;
@@ -21,11 +19,18 @@ use server::actions::idle_rules::Inside;
 use tokio::sync::{Semaphore, watch};
 use uuid::Uuid;
 
+use super::upstream::AppUpstream;
+
 /// Requests and sockets of one app that are open at once. Higher: one app takes the connections of the whole machine. Lower:
 /// a class that shares a page of an app waits.
 pub(super) const MAX_OPEN: usize = 256;
 /// Connections to one app that wait for a request. More: sockets of the machine. Fewer: a page with many parts reconnects.
 const MAX_WAITING: usize = 32;
+/// How often those that wait are looked at. Longer: one that the app has closed stays open here, and its session's network
+/// with it. Shorter: a box with open apps never rests.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
+/// Looks in which one may wait: a minute. More: sockets of the machine. Fewer: a page that asks now and then reconnects.
+const MAX_LOOKS: u32 = 12;
 /// How long a visit rests without a request before it is forgotten; the next one proves it again.
 const REST: Duration = Duration::from_secs(60);
 /// Milliseconds between two notes of activity: what counts is whether there was one in a minute.
@@ -86,7 +91,16 @@ pub(super) struct AppRoute {
     pub(super) container: ContainerName,
     pub(super) inner_port: u16,
     pub(super) places: Arc<Semaphore>,
-    waiting: Mutex<Vec<SendRequest<Body>>>,
+    waiting: Mutex<WaitingUpstreams>,
+}
+
+/// Connections that wait for the next request.
+#[derive(Default)]
+struct WaitingUpstreams {
+    /// The one that was used last stands last; each with the looks that it has waited for.
+    open: Vec<(AppUpstream, u32)>,
+    /// Whether a task looks at them.
+    is_watched: bool,
 }
 
 impl AppRoute {
@@ -99,20 +113,44 @@ impl AppRoute {
         }
     }
 
-    /// A connection that can take a request.
-    pub(super) fn waiting(&self) -> Option<SendRequest<Body>> {
-        let mut waiting = locked(&self.waiting);
-        waiting.retain(|connection| !connection.is_closed());
-        let ready = waiting.iter().position(SendRequest::is_ready)?;
-        Some(waiting.swap_remove(ready))
+    /// The connection that was used last of those that can take a request. The app may have closed it.
+    pub(super) fn waiting(&self) -> Option<AppUpstream> {
+        let (upstream, _) = locked(&self.waiting).open.pop()?;
+        Some(upstream)
     }
 
-    /// Keeps a connection for the next request, once its answer is read.
-    pub(super) fn keep(&self, connection: SendRequest<Body>) {
+    /// Keeps a connection for the next request.
+    pub(super) fn keep(self: &Arc<Self>, upstream: AppUpstream) {
         let mut waiting = locked(&self.waiting);
-        if waiting.len() < MAX_WAITING {
-            waiting.push(connection);
+        if waiting.open.len() >= MAX_WAITING {
+            return;
         }
+        waiting.open.push((upstream, 0));
+        if !std::mem::replace(&mut waiting.is_watched, true) {
+            // Owned by those that wait: it ends when none does.
+            tokio::spawn(Arc::clone(self).watch());
+        }
+    }
+
+    /// Looks at those that wait for as long as any does.
+    async fn watch(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+            if !self.look() {
+                return;
+            }
+        }
+    }
+
+    /// Closes those that the app has closed, and those that wait for long; false where none waits any more.
+    fn look(&self) -> bool {
+        let mut waiting = locked(&self.waiting);
+        waiting.open.retain_mut(|(upstream, looks)| {
+            *looks += 1;
+            *looks < MAX_LOOKS && upstream.rests()
+        });
+        waiting.is_watched = !waiting.open.is_empty();
+        waiting.is_watched
     }
 }
 
@@ -250,5 +288,30 @@ mod tests {
         assert!(Arc::ptr_eq(&one, &visits.route(1, container(1), 8888)));
         assert!(!Arc::ptr_eq(&one, &visits.route(1, container(3), 8888)));
         assert!(!Arc::ptr_eq(&one, &visits.route(2, container(1), 8888)));
+    }
+
+    #[tokio::test]
+    async fn connections_wait_for_a_minute_and_until_the_app_closes_them() {
+        let route = Arc::new(AppRoute::new(container(1), 8888));
+        let keep_one = async || {
+            let (ours, app) = tokio::io::duplex(64);
+            let upstream = AppUpstream::over(Box::new(ours)).await;
+            route.keep(upstream.expect("it speaks"));
+            app
+        };
+        let app = keep_one().await;
+        assert!(route.look(), "the app holds it");
+        drop(app);
+        assert!(!route.look(), "the app closed it");
+        assert!(route.waiting().is_none());
+        let _app = keep_one().await;
+        let looks = (0..=MAX_LOOKS).take_while(|_| route.look()).count();
+        assert_eq!(looks + 1, MAX_LOOKS as usize);
+        let mut apps = Vec::new();
+        for _ in 0..=MAX_WAITING {
+            apps.push(keep_one().await);
+        }
+        let waiting = std::iter::from_fn(|| route.waiting());
+        assert_eq!(waiting.count(), MAX_WAITING);
     }
 }

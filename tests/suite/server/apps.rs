@@ -22,6 +22,7 @@ use http_body_util::BodyExt as _;
 use rules::permissions::Permission;
 use serde_json::{Value, json};
 use server::access;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_tungstenite::tungstenite::Message;
 use tower::ServiceExt as _;
 
@@ -912,6 +913,69 @@ async fn an_app_that_listens_never_or_closes_at_once_has_failed() {
             answer.starts_with("50") && answer.ends_with(expected),
             "{answer}"
         );
+    }
+}
+
+/// Two requests, one of them with a body, go by one connection; the next one goes by another where the app has closed it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_to_an_app_is_used_again_until_the_app_closes_it() {
+    let site = Site::open().await;
+    let cookie = site.entered().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+    let listener = listener.expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let (close, mut closed) = tokio::sync::mpsc::channel(8);
+    tokio::spawn(async move {
+        let mut number = 0;
+        while let Ok((mut stream, _)) = listener.accept().await {
+            number += 1;
+            for _ in 0..2 {
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(stream.read_u8().await.expect("it goes on"));
+                }
+                let head = String::from_utf8_lossy(&head).into_owned();
+                if head.starts_with("POST") {
+                    assert!(head.contains("\r\ncontent-length: 4\r\n"), "{head}");
+                    let mut body = [0; 4];
+                    stream.read_exact(&mut body).await.expect("whole");
+                    assert_eq!(&body, b"form");
+                }
+                let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{number}");
+                stream.write_all(answer.as_bytes()).await.expect("taken");
+            }
+            drop(stream);
+            close.send(()).await.expect("it is waited for");
+        }
+    });
+    let apps = &site.the_box.streams.apps;
+    apps.lock().expect("free").insert(8888, address);
+    for number in [b"1", b"2", b"3"] {
+        for (method, body) in [("POST", "form"), ("GET", "")] {
+            let mut request = Request::builder()
+                .method(method)
+                .uri("/")
+                .header("host", HOST)
+                .header("origin", OWN)
+                .header("sec-fetch-site", "same-origin")
+                .header("cookie", cookie.as_str())
+                .extension(OwnPort(PORT))
+                .extension(Peer::Tcp(([192, 0, 2, 9], 4000).into()));
+            if !body.is_empty() {
+                request = request.header("content-length", body.len());
+            }
+            let request = request.body(Body::from(body)).expect("a request");
+            let answer = answered(site.origin.clone(), request);
+            let answer = tokio::time::timeout(Duration::from_secs(20), answer).await;
+            let answer = answer.expect("the app takes one connection at a time");
+            assert_eq!(answer.status, 200, "{}", answer.short());
+            assert_eq!(answer.bytes, number, "{method}");
+            // The connection is free once its own task has heard so.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        closed.recv().await.expect("the app goes on");
+        // The end is there; it is heard when next the system is asked.
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
