@@ -24,6 +24,11 @@ const PORT: u16 = 28_422;
 const CONNECTIONS: usize = 200;
 const OF_USER: usize = 32;
 const SESSION: &str = "bench";
+/// Processors of the session that bytes go through: as many as its one command can use, since sshd's command has no limit. With
+/// a tenth of one `head` alone writes no more than 190 MB a second.
+const STREAM_CPU: f64 = 1.0;
+/// Those of a session in which connections only stand.
+const IDLE_CPU: f64 = 0.05;
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 const SETTLING: Duration = Duration::from_secs(3);
 
@@ -153,7 +158,7 @@ pub(super) fn ssh(bytes: u64, rounds: usize) -> io::Result<Value> {
     let (subject, _) = BenchServer::with("ssh-server", SETTINGS)?;
     let first = Member::first(&subject)?;
     let key = made_key(&place, "first")?;
-    enter(&subject, &first, &key)?;
+    enter(&subject, &first, &key, STREAM_CPU)?;
     let ours = SshTarget {
         port: PORT,
         user: SESSION,
@@ -214,8 +219,8 @@ fn made_key(place: &ScratchDirectory, name: &str) -> io::Result<std::path::PathB
     Ok(file)
 }
 
-/// Gives a user that key and a session to connect to.
-fn enter(subject: &BenchServer, member: &Member, key: &Path) -> io::Result<()> {
+/// Gives a user that key and a session of so many processors to connect to.
+fn enter(subject: &BenchServer, member: &Member, key: &Path, cpu: f64) -> io::Result<()> {
     let line = fs::read_to_string(key.with_extension("pub"))?;
     member
         .local(subject)?
@@ -223,7 +228,7 @@ fn enter(subject: &BenchServer, member: &Member, key: &Path) -> io::Result<()> {
         .good("add a key")?;
     let body = json!({
         "name": SESSION, "image": "host", "command": ["sleep", "86400"],
-        "resources": {"cpu": 0.1, "memory": 128 << 20, "shm": 1 << 20},
+        "resources": {"cpu": cpu, "memory": 128 << 20, "shm": 1 << 20},
     });
     let id = member.launch(subject, &body)?;
     member.until(subject, &id, "running")
@@ -236,7 +241,7 @@ fn many(subject: &BenchServer, place: &ScratchDirectory, first: &SshTarget) -> i
         let name = format!("ssh-{number}");
         let member = Member::another(subject, &name)?;
         let key = made_key(place, &name)?;
-        enter(subject, &member, &key)?;
+        enter(subject, &member, &key, IDLE_CPU)?;
         keys.push(key);
     }
     let others = keys.iter().map(|key| SshTarget {
