@@ -208,7 +208,7 @@ test("a limit is raised for a while, said where limits are, and ended", async ()
   assert.equal(await page.inputValue("#subject"), PERSON.name);
   assert.equal(await page.inputValue("#key"), "folder_bytes");
   assert.match(await page.locator("#key-help").innerText(), /^Now: .* of 50 GiB · built in$/);
-  assert.match(await page.locator("#value-help").innerText(), /^In MiB, GiB or TiB/);
+  assert.match(await page.locator("#value-help").innerText(), /^In MiB, GiB or TiB, for example 100 GiB/);
   assert.deepEqual(await violations(page), []);
   await page.fill("#value", "60 GiB");
   await page.click("button:has-text('Raise limit')");

@@ -183,6 +183,8 @@ test("nothing is cancelled by one click, and a smaller request that fits is one 
   const room = await row("open-end").first().evaluate((line) => line.querySelector(".why").getBoundingClientRect().width / line.getBoundingClientRect().width);
   assert.ok(room > 0.85, `the reason has ${Math.round(room * 100)}% of its row`);
   await row("open-end").getByRole("button", { name: /Start now with 0\.5 GPU/ }).click();
+  // One lands on the page of the session that starts.
+  await page.waitForURL(/\/sessions\/[0-9a-f-]+/);
   await running("open-end");
   complaints.splice(0);
 });
@@ -230,8 +232,11 @@ test("a user who waits for others is told so without their names", async () => {
   // The administrator sees them all.
   await page.goto(`${house.origin}/queue`);
   const all = Number.parseInt(await page.locator("#shown").innerText(), 10);
-  assert.ok(all >= 3 && told.includes(`${all} sessions of other users wait too.`), `${all}: ${told}`);
+  assert.ok(all >= 3 && told.includes(`${all} sessions of other users wait.`), `${all}: ${told}`);
   assert.ok(!(await own.content()).includes("secret"), "a name of another user");
+  await own.goto(`${house.origin}/`);
+  assert.match(await own.locator("#waiting").innerText(), /No session of yours waits/);
+  assert.match(await own.locator("#kpis").innerText(), /only yours are counted/);
   await other.close();
 });
 

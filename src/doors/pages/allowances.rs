@@ -242,7 +242,10 @@ async fn read(
             _ => String::new(),
         },
         value_help: match key {
-            Some(key) => t.allowances_value_of(unit(t, key), policies::example(key)),
+            Some(key) => {
+                let holding = held.iter().flatten().find(|one| one.key == key);
+                t.allowances_value_of(unit(t, key), more(key, holding))
+            }
             None => t.allowances_value_help().to_owned(),
         },
         value: typed.value.clone(),
@@ -251,6 +254,15 @@ async fn read(
         filter: filter_bar(visit, headers, &state, &columns, &words),
         table: DataTable::new(t, &state, &columns, "", rows, total, empty),
     })
+}
+
+/// An amount that raises what holds, as the field takes it: the double, which a limit of 0 does not have.
+fn more(key: LimitKey, holding: Option<&HeldLimit>) -> String {
+    let double = holding.map_or(0, |one| one.most.saturating_mul(2));
+    match (key, double) {
+        (LimitKey::Priority, _) | (_, 0) => policies::example(key).to_owned(),
+        _ => policies::written(key, double),
+    }
 }
 
 /// None where no limit is chosen.

@@ -138,9 +138,15 @@ pub fn check(t: Text, check: &Diagnostic) -> AttentionRow {
 }
 
 fn checked(t: Text, check: &Diagnostic, row: AttentionRow) -> AttentionRow {
+    let form = form(t, &check.id);
+    let mut commands = commands(&check.fix);
+    // Without what the form asks for, reading the settings again mends nothing.
+    if form.is_some() {
+        commands.retain(|command| command != "fardel config reload");
+    }
     let row = AttentionRow {
-        form: form(t, &check.id),
-        commands: commands(&check.fix),
+        form,
+        commands,
         code: check.id.clone(),
         ..row
     };
@@ -299,10 +305,11 @@ mod tests {
                 id: id.into(),
                 state: "warn".into(),
                 found: "It is not well.".into(),
-                fix: String::new(),
+                fix: "Set it there, then: fardel config reload.".into(),
             };
             let row = check(Text::default(), &unwell);
             assert_eq!(row.form.map(|(href, _)| href), form, "{id}");
+            assert_eq!(row.commands.is_empty(), form.is_some(), "{id}");
         }
     }
 

@@ -9,6 +9,7 @@ use askama::Template;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use rules::permissions::{Permission, own, reach};
 use rules::refusal::RefusalKind;
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use server::Failure;
@@ -59,6 +60,8 @@ pub struct OverviewPage {
     pub ended: String,
     pub events: Vec<OverviewEvent>,
     pub waiting: Vec<WaitingRow>,
+    /// Said where none waits: of whose sessions.
+    pub waiting_none: &'static str,
     /// `5 of 202 sessions`; empty where all are shown.
     pub waiting_shown: String,
     pub attention: Vec<Attention>,
@@ -249,6 +252,8 @@ async fn read(
         newest_owners.chain(waiting_owners.take(SHOWN)),
     );
     let (rows, rows_total) = listed(t, &hues, &seen);
+    let subject = &caller.subject;
+    let only_own = reach(subject, Permission::SessionsRead).or_own(subject) == own(subject);
     let latest = journal::latest_of_sessions(&console.server, caller).await?;
     Ok(OverviewPage {
         t,
@@ -267,7 +272,7 @@ async fn read(
                 machine_line(t, &seen)
             )
         },
-        figures: figures(t, &seen, live, &devices.items, now),
+        figures: figures(t, &seen, live, only_own, &devices.items, now),
         gpus: gpus::groups(
             t,
             &devices.items,
@@ -334,6 +339,10 @@ async fn read(
             })
             .take(SHOWN)
             .collect(),
+        waiting_none: match only_own {
+            true => t.waiting_none_own(),
+            false => t.waiting_none(),
+        },
         waiting_shown: shown_of(t, &queue),
         waiting: queue
             .launches
@@ -475,7 +484,19 @@ fn machine_line(t: Text, seen: &Overview) -> String {
     t.overview_machine_line(cpu, components::size(memory.0))
 }
 
-fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp) -> Vec<Figure> {
+/// `only_own`: the reader sees no sessions but their own, so the counts are of these.
+fn figures(
+    t: Text,
+    seen: &Overview,
+    live: u64,
+    only_own: bool,
+    devices: &[Gpu],
+    now: Timestamp,
+) -> Vec<Figure> {
+    let of_own = |own: u64| match only_own {
+        true => t.overview_own_alone().to_owned(),
+        false => t.overview_running_own(own),
+    };
     let cpu: CpuShare = seen.machines.iter().map(|machine| machine.cpu).sum();
     let cpu_room: CpuShare = seen.machines.iter().map(|machine| machine.cpu_room).sum();
     let cpu_used: CpuShare = seen.machines.iter().map(|machine| machine.cpu_used).sum();
@@ -552,7 +573,7 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp)
             t.overview_of_live(live),
             "o",
             components::percent(seen.counts.running as f64, live as f64),
-            t.overview_running_own(seen.own.running),
+            of_own(seen.own.running),
         ),
         figure(
             t.overview_waiting(),
@@ -563,7 +584,7 @@ fn figures(t: Text, seen: &Overview, live: u64, devices: &[Gpu], now: Timestamp)
                 seen.counts.pending as f64,
                 (seen.counts.pending + live) as f64,
             ),
-            t.overview_running_own(seen.own.waiting),
+            of_own(seen.own.waiting),
         ),
     ];
     if !devices.is_empty() {

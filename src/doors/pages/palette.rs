@@ -569,6 +569,7 @@ mod tests {
         for (language, q, href) in [
             (Language::English, "runtime", "/policies"),
             (Language::English, "site name", "/system/branding"),
+            (Language::English, "name of the site", "/system/branding"),
             (Language::English, "share folder", "/folders"),
             (Language::English, "who used gpu", "/history"),
             (Language::English, "raise limit", "/allowances"),

@@ -541,13 +541,13 @@ async fn page(
                         key: NETWORKS,
                         label: t.policies_networks(),
                         value: policy.egress.networks.join(" "),
-                        hint: t.policies_example("list none"),
+                        hint: t.policies_names_none("list none"),
                     },
                     LimitField {
                         key: TARGETS,
                         label: t.policies_targets(),
                         value: policy.egress.targets.join("\n"),
-                        hint: t.policies_example("warehouse.plant:3306 db=10.1.2.3:5432"),
+                        hint: t.policies_names_none("warehouse.plant:3306 db=10.1.2.3:5432"),
                     },
                 ],
             },
@@ -568,7 +568,7 @@ async fn page(
 }
 
 /// A limit as its field takes it.
-fn written(key: LimitKey, value: u64) -> String {
+pub(super) fn written(key: LimitKey, value: u64) -> String {
     let hundredths = u32::try_from(value).unwrap_or(u32::MAX);
     match key {
         LimitKey::Gpu | LimitKey::GpuEach => GpuShare(hundredths).to_string(),

@@ -311,7 +311,10 @@ async fn read(
         alert: None,
         simulated: devices.simulated,
         shown: shown(t, &queue),
-        others: (queue.others > 0).then(|| t.queue_others(queue.others as u64)),
+        others: (queue.others > 0).then(|| match queue.sessions {
+            0 => t.queue_others_alone(queue.others as u64),
+            _ => t.queue_others(queue.others as u64),
+        }),
         waiting: queue
             .launches
             .iter()

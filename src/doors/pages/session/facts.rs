@@ -7,6 +7,7 @@ use api::gpus::Gpu;
 use api::sessions::SessionView;
 use rules::devices::WHOLE;
 use rules::egress::NetworkMode;
+use rules::folder::MountAccess;
 use rules::names::FolderId;
 use rules::placement::MAX_PREEMPTIONS;
 use rules::policy::SharePolicy;
@@ -194,7 +195,10 @@ pub(super) fn facts(
     for mount in session.mounts.iter().take(3) {
         all.push(IconFact {
             icon: "folder",
-            text: t.session_folder_at(mount.name.as_str(), mount.at.as_str()),
+            text: match mount.access == MountAccess::Ro || mount.over_limit {
+                true => t.session_folder_at_read_only(mount.name.as_str(), mount.at.as_str()),
+                false => t.session_folder_at(mount.name.as_str(), mount.at.as_str()),
+            },
         });
     }
     for (name, value) in session.labels.iter().take(4) {

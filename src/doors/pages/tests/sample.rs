@@ -1288,6 +1288,7 @@ pub(super) fn overview(t: Text) -> OverviewPage {
             who: who.into(),
         })
         .into(),
+        waiting_none: t.waiting_none(),
         waiting_shown: t.queue_count_of(2, 202),
         waiting: vec![
             overview::WaitingRow {
