@@ -48,7 +48,7 @@ for (const javaScriptEnabled of [true, false]) {
       return (await answer.json()).mounts.map((mount) => mount.at);
     };
     assert.deepEqual(await begin(`home-${word}`, false), ["/home/work", "/home/work/.cache"]);
-    assert.ok((await page.content()).includes("in each session of its owner"));
+    assert.ok((await page.content()).includes("mounted in all sessions of its owner"));
     assert.deepEqual(await begin(`bare-${word}`, true), []);
     await context.close();
   });

@@ -185,7 +185,7 @@ pub enum Command {
     /// Environment images
     #[command(subcommand, visible_alias = "images")]
     Image(ImageCommand),
-    /// Environments that come as bundles: import, list, remove, pack, build
+    /// Environments that come as bundles: import, ls, rm, pack, build
     #[command(subcommand, visible_alias = "environments")]
     Environment(EnvironmentCommand),
     /// Sessions that wait, in the order they will start
@@ -207,7 +207,7 @@ pub enum Command {
         #[arg(long)]
         read: bool,
     },
-    /// Notices by mail: choose kinds, see how mail goes out, try the mail server
+    /// Notices by mail: choose kinds, see how mail goes out, test the mail server
     #[command(subcommand)]
     Mail(MailCommand),
     /// Holidays of the site and of domains, for windows and reservations
@@ -249,7 +249,7 @@ pub enum Command {
         fardel statement verify october.json --key fardel.pem   # of `fardel trust > fardel.pem`"
     )]
     Statement(StatementArguments),
-    /// Months: close one that is over, list closed ones, check them
+    /// Months: close one that is over, list closed ones, verify them
     #[command(subcommand, visible_alias = "months")]
     Month(MonthCommand),
     /// Prices of a GPU, a core and a GiB for an hour, which statements carry from the next close on
@@ -409,10 +409,10 @@ pub enum Command {
     /// One file for technical support
     #[command(subcommand)]
     Support(Support),
-    /// Settings: show, check, change, undo
+    /// Settings: show, validate, set, unset, undo
     #[command(subcommand, visible_alias = "settings")]
     Config(Config),
-    /// Backups of catalog, settings and keys: make, check, restore
+    /// Backups of catalog, settings and keys: create, verify, restore
     #[command(subcommand)]
     Backup(Backup),
     /// Roll back an upgrade

@@ -302,7 +302,9 @@ fn shared_row(
         right: folder
             .right
             .map_or("", |right| right_words(visit.text, right)),
-        size: folder.bytes.map_or_else(String::new, components::size),
+        size: folder
+            .bytes
+            .map_or_else(|| "–".to_owned(), components::size),
         is_ready: folder.state == FolderState::Ready,
         trashes: manages && folder.state == FolderState::Ready,
         gives: folder.owned,
