@@ -26,9 +26,9 @@ def fail(sentence):
     sys.exit(1)
 
 
-def soon(what, try_it):
-    """Asks until the answer is true; connections may break meanwhile."""
-    until = time.monotonic() + TIMEOUT
+def soon(what, try_it, limit=TIMEOUT):
+    """Asks until the answer is true, for `limit` seconds; connections may break meanwhile."""
+    until = time.monotonic() + limit
     last = None
     while time.monotonic() < until:
         try:
@@ -38,7 +38,7 @@ def soon(what, try_it):
         except (OSError, http.client.HTTPException, EOFError) as error:
             last = error
         time.sleep(0.2)
-    fail(f"{what}: not within {TIMEOUT} s, last: {last!r}")
+    fail(f"{what}: not within {limit} s, last: {last!r}")
 
 
 class Browser:

@@ -34,6 +34,8 @@ PAGE = 2.0
 CELL = 60
 # One user has a quarter of the hundred ports of apps.
 SECOND = "mina"
+# How long an app may take to listen: a little notebook starts with a hundredth of a processor.
+STARTS = 600
 # Where each little notebook listens inside its session, and the listed server on this machine.
 PORT, SERVER = 8000, 5432
 # Of the file that is on its way: what is acknowledged before the upgrade, the rest, and one piece of that.
@@ -80,7 +82,8 @@ CALLER = 'exec 3<>"/dev/tcp/db/$1" || exit 1; while read -r line <&3; do echo "$
 
 def words(page):
     """What a page says, without its tags."""
-    return " ".join(re.sub(r"<[^>]*>", " ", page).split())[-600:]
+    _, _, main = page.partition("<main")
+    return " ".join(re.sub(r"<[^>]*>", " ", main or page).split())[:600]
 
 
 class App:
@@ -98,7 +101,7 @@ class App:
             return said["Location"]
 
         # An app that its user starts is refused until it listens.
-        way = soon(f"{self.page} is opened", clicked)
+        way = soon(f"{self.page} is opened", clicked, STARTS)
         self.origin, self.first = soon(f"{self.page} leads on", lambda: self.led(way))
 
     def led(self, way):
