@@ -122,7 +122,7 @@ async fn serve_by_router(State(door): State<Arc<AppDoor>>, request: Request) -> 
 }
 
 async fn serve(door: &AppDoor, request: Request) -> Response {
-    let id = request_id(&door.server);
+    let id = uuid::Uuid::now_v7().to_string();
     let reader = RefusalReader::of(request.headers());
     let is_get = request.method() == Method::GET;
     let address = match address(&door.server, &request) {
@@ -135,14 +135,6 @@ async fn serve(door: &AppDoor, request: Request) -> Response {
         let console = is_get.then(|| open_page(&address, None));
         refusal_page(&problem, &reader, &id, console.as_deref())
     })
-}
-
-/// The id of a request: by time like all of them, drawn without a call of the system for each.
-fn request_id(server: &Server) -> String {
-    let now = u64::try_from(server.clock().now().as_millis()).unwrap_or_default();
-    let drawn = rand::random::<[u8; 10]>();
-    let id = uuid::Builder::from_unix_timestamp_millis(now, &drawn);
-    id.into_uuid().to_string()
 }
 
 /// Where a request arrived, by the connection and the host that it names.

@@ -102,6 +102,7 @@ fn row(visit: &RequestContext, one: AnnouncementView, now: Timestamp) -> Announc
                 .until
                 .map(|until| until.millis_since(now).div_ceil(1000)),
             text: in_language(visit.text, one),
+            link: None,
         },
     }
 }

@@ -122,6 +122,7 @@ pub(super) fn banners(
         is_warning: true,
         seconds_left: None,
         text,
+        link: None,
     };
     let warnings = budgets::warnings(&console.server, caller);
     let all: Vec<AnnouncementBanner> = match warnings.len() {

@@ -80,6 +80,8 @@ pub struct AnnouncementBanner {
     pub seconds_left: Option<u64>,
     /// In the reader's language.
     pub text: String,
+    /// Where it leads, and the words of that link.
+    pub link: Option<(&'static str, &'static str)>,
 }
 
 /// How the site looks beside the product.

@@ -171,6 +171,7 @@ pub(super) fn assigned_password(
         is_warning: false,
         seconds_left: None,
         text: visit.text.me_password_assigned_there().to_owned(),
+        link: Some(("/me", visit.text.me_password_choose())),
     })
 }
 

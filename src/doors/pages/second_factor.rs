@@ -78,6 +78,7 @@ pub(super) fn demanded(
         is_warning: true,
         seconds_left: None,
         text: visit.text.factor_demanded(visit.clock.date(due)),
+        link: None,
     })
 }
 

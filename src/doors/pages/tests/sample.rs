@@ -2969,6 +2969,7 @@ fn announced_rows(t: Text) -> Vec<AnnouncedRow> {
             is_warning,
             seconds_left: is_warning.then_some(7_200),
             text: t.launch_on_disk("412 MiB"),
+            link: None,
         },
         when: "21:00 – 23:00".into(),
         is_closed,
