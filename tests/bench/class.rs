@@ -10,8 +10,8 @@ use super::figures::{ms, round};
 use super::subject::BenchServer;
 use super::wire::Connection;
 
-/// 24 cards; four students share each, and some are left.
-const CARDS: &str = "H100:24";
+/// As many cards as can be simulated; eight students share each.
+const CARDS: &str = "H100:16";
 const CLASS: &str = "/api/v1/courses/deep";
 /// Only a class that stands still reaches it.
 const CLASS_TIMEOUT: Duration = Duration::from_secs(300);
@@ -29,7 +29,7 @@ pub(super) fn class(students: usize) -> io::Result<Value> {
     let took = import(&mut local, students)?;
     let tiny = json!({
         "name": "tiny", "project": "deep",
-        "resources": {"cpu": 0.01, "memory": 24 << 20, "shm": 1 << 20, "gpu": 0.15},
+        "resources": {"cpu": 0.01, "memory": 24 << 20, "shm": 1 << 20, "gpu": 0.12},
     });
     local
         .post("/api/v1/presets", &tiny)?

@@ -34,8 +34,11 @@ PAGE = 2.0
 CELL = 60
 # One user has a quarter of the hundred ports of apps.
 SECOND = "mina"
-# How long an app may take to listen: a little notebook starts with a hundredth of a processor.
+# How long an app may take to listen.
 STARTS = 600
+# What each little notebook has of the one processor. With a hundredth it cannot answer the question whether it is ready
+# within the two seconds that the server waits: each question is a process of its own, a millisecond in a tenth of a second.
+SHARE = 0.1
 # Where each little notebook listens inside its session, and the listed server on this machine.
 PORT, SERVER = 8000, 5432
 # Of the file that is on its way: what is acknowledged before the upgrade, the rest, and one piece of that.
@@ -429,7 +432,7 @@ def upgrade(count, terminals, package):
     for user, many in zip(users, (own, count - 1 - own)):
         launched(user, {
             "name": "notebook", "replicas": many, "command": ["sh", "-c", 'python3 -IS -c "$0" & exec sh', KERNEL],
-            "resources": {"cpu": 0.01, "memory": 32 << 20, "shm": 1 << 20},
+            "resources": {"cpu": SHARE, "memory": 32 << 20, "shm": 1 << 20},
         })
     # Beside them are JupyterLab's and the caller's.
     total = count + 2
