@@ -23,6 +23,15 @@ const PAGES = [
   "/announcements/ANNOUNCEMENT", "/idle-rules/crowd", "/sessions", "/gpus", "/images", "/environments", "/projects/new",
   "/folders/FOLDER/files", "/folders/FOLDER/sharing", "/folders/FOLDER/owner", "/users/USER/suspend",
   "/projects/PROJECT/state", "/budgets/BUDGET/remove", "/courses/COURSE/close", "/me/keys", "/me/ssh-keys", "/me/startup",
+  "/approvals", "/break-glass", "/users/new", "/users/import/ROSTER", "/users/USER/role", "/users/USER/password",
+  "/users/USER/sign-in-link", "/users/USER/grants/revoke", "/projects/PROJECT/members/USER", "/groups/crowd/remove",
+  "/policies/crowd/remove", "/policies/crowd/detach", "/presets/PRESET/remove", "/announcements/ANNOUNCEMENT/remove",
+  "/idle-rules/crowd/remove", "/allowances/ALLOWANCE/end", "/reservations/RESERVATION/cancel", "/courses/COURSE/archive",
+  "/courses/COURSE/remove", "/statements/close", "/me/second-factor", "/folders/FOLDER/usage", "/folders/FOLDER/snapshots",
+  "/folders/FOLDER/removed", "/folders/FOLDER/removed/empty", "/folders/FOLDER/trash", "/folders/FOLDER/search?q=crowd",
+  "/sessions/SESSION", "/sessions/SESSION/logs", "/sessions/SESSION/metrics", "/sessions/SESSION/processes",
+  "/sessions/SESSION/commit", "/sessions/SESSION/apps", "/sessions/stop?id=SESSION", "/gpus/GPU", "/gpus/GPU/test",
+  "/nodes/NODE",
 ];
 /// Users of the course whose page is looked at, where there are so many.
 const LEARNERS = 100;
@@ -87,8 +96,9 @@ async function fill(users, projects) {
   });
   const before = names("user", "ls");
   const fresh = rows.filter((row) => !before.includes(row.split(",")[0]));
-  await take(["name,full_name,email,project,role", ...fresh].join("\n"));
+  const taken = await take(["name,full_name,email,project,role", ...fresh].join("\n"));
   things ??= await makeThings(admin);
+  things.ROSTER = taken.id;
   const learners = Array.from({ length: Math.min(users, LEARNERS) }, (_, at) => `student-${at + 1},learners`);
   await take(["name,project", ...learners].join("\n"));
 }
@@ -109,14 +119,29 @@ async function makeThings(admin) {
       from: day(2),
       to: day(3),
     }),
-    PRESET: await id("/presets", { name: "crowd", title, resources: { cpu: 1 }, project: "learners" }),
+    PRESET: await id("/presets", { name: "crowd", title: title.slice(0, 33), resources: { cpu: 1 }, project: "learners" }),
     ANNOUNCEMENT: await id("/announcements", { text: `${title}. ${title}.` }),
     FOLDER: await id("/folders", { name: "crowd" }),
   };
   await admin("/resource-groups", { name: "crowd", title });
   await admin("/policies", { name: "crowd", limits: { sessions: 90, gpu: 12 } });
   await admin("/idle-rules", { name: "crowd", level: "site", below: { cpu: 0.01 } });
-  await admin("/allowances", { level: "project", subject: "learners", limits: { folder_bytes: 2 ** 37 }, until: day(9), reason: title });
+  const raised = { level: "project", subject: "learners", limits: { folder_bytes: 2 ** 37 }, until: day(9), reason: title };
+  made.ALLOWANCE = await id("/allowances", raised);
+  const launched = await admin("/sessions", {
+    name: "crowd",
+    kind: "batch",
+    image: "host",
+    command: ["sleep", "7200"],
+    resources: { cpu: 0.1, memory: 64 << 20, gpu: 1 },
+  });
+  made.SESSION = (launched.items ?? [launched])[0].id;
+  const first = (...words) => {
+    const list = JSON.parse(house.command(...words, "-o", "json"));
+    return (list.items ?? list)[0];
+  };
+  made.GPU = first("gpu", "ls").id;
+  made.NODE = first("node", "ls").name;
   return made;
 }
 

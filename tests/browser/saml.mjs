@@ -1,6 +1,6 @@
 // A user of a SAML provider on another site signs in by the button, comes back by a post without our cookie to the page
 // they wanted, and proves there once more who they are before a second factor; a changed or repeated response is refused
-// in words. The provider is a small one, written here; what others sign is checked in Rust.
+// in words. The provider is a small one, written here, which lies; a whole one of others is in `samlify.mjs`.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";

@@ -9,6 +9,7 @@ mod edges;
 mod ended;
 mod holders;
 mod ledger;
+mod reached;
 mod run_history;
 pub(crate) mod statements;
 

@@ -18,7 +18,7 @@ use rules::units::Timestamp;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::page_routes::pages;
+use super::page_routes::{UNASKED, pages};
 use super::roles::days_ahead;
 use super::the_box::{As, PASSWORD, TheBox};
 
@@ -56,31 +56,6 @@ const QUERIES: [&str; 28] = [
     "/choices/projects?project=WORD",
     "/choices/users?user=WORD",
     "/users?q=WORD",
-];
-/// Pages without a row of any user: texts and files of the build, and what is there before a sign-in.
-const UNASKED: [&str; 22] = [
-    "/a/{build}/{*name}",
-    "/about",
-    "/api/docs",
-    "/api/docs/{schema}",
-    "/docs",
-    "/docs/errors/{code}",
-    "/docs/{name}",
-    "/downloads/fardel",
-    "/join",
-    "/login",
-    "/login/link",
-    "/login/provider",
-    "/login/return",
-    "/login/saml",
-    "/login/saml/finish",
-    "/login/saml/metadata",
-    "/setup",
-    "/setup/{step}",
-    "/sign-up",
-    "/trust",
-    "/trust/fardel.crt",
-    "/trust/fardel.pem",
 ];
 /// What a route is asked for: things of the other domain, or what neither world has.
 const ASKED_FOR: [(&str, &str); 37] = [

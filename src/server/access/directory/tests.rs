@@ -45,7 +45,9 @@ const SLOW: &str = "slow";
 /// What a search finds of it comes a byte at a time.
 const DRIPPING: &str = "dripping";
 /// Between two of those bytes: the whole takes many times as long as a sign-in may.
-const DRIP: std::time::Duration = std::time::Duration::from_millis(50);
+const DRIP: Duration = Duration::from_millis(50);
+/// How much later than it should a loaded machine may tell that the time is over. Shorter than a second try.
+const LATE: Duration = Duration::from_secs(1);
 /// A search that finds it fails.
 const BROKEN: &str = "broken";
 
@@ -427,12 +429,12 @@ async fn a_dead_directory_keeps_nobody_waiting_and_no_local_account_out() {
     let begun = Instant::now();
     let refused = code(by(&server, "kim", "of kim").await);
     assert_eq!(refused, rules::codes::DIRECTORY_UNREACHABLE);
+    assert!(begun.elapsed() < MAX_ASKING + LATE, "{:?}", begun.elapsed());
     let Err(Failure::Refusal(refusal)) = by(&server, "kim", "of kim").await else {
         panic!("a dead directory admits nobody");
     };
     assert_eq!(refusal.kind, RefusalKind::FailedDependency);
     assert_eq!(refusal.retry_after_seconds, Some(RETRY_SECONDS));
-    assert!(begun.elapsed() < MAX_ASKING * 4, "{:?}", begun.elapsed());
     assert_eq!(code(by(&server, "mina", GOOD).await), "done");
     // A trial is an answer, whatever comes of it.
     assert!(tried(&server, "mina").await.unwrap().is_err());

@@ -28,7 +28,14 @@ struct TestIssuer {
     nonce: String,
     challenge: String,
     asked: u32,
+    /// The question that is answered a byte at a time, without an end; empty: none.
+    drips: &'static str,
 }
+
+/// Between two bytes of a dripping answer.
+const DRIP: Duration = Duration::from_millis(50);
+/// How much later than it should a loaded machine may tell that the time is over. Shorter than a second step.
+const LATE: Duration = Duration::from_secs(1);
 
 type SharedIssuer = Arc<Mutex<TestIssuer>>;
 
@@ -44,6 +51,7 @@ fn honest() -> TestIssuer {
         nonce: String::new(),
         challenge: String::new(),
         asked: 0,
+        drips: "",
     }
 }
 
@@ -116,6 +124,10 @@ async fn serve(mut stream: TcpStream, origin: String, issuer: SharedIssuer) {
         }
     }
     let text = String::from_utf8_lossy(&request).into_owned();
+    let dripping = locked(&issuer).drips;
+    if text.split(' ').nth(1) == Some(dripping) {
+        return drip(stream).await;
+    }
     let (status, body) = answer(&mut locked(&issuer), &origin, &text);
     let head = format!(
         "HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
@@ -123,6 +135,15 @@ async fn serve(mut stream: TcpStream, origin: String, issuer: SharedIssuer) {
     );
     // Who asked may have gone away.
     let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
+}
+
+/// Answers a byte at a time, until who asked goes away.
+async fn drip(mut stream: TcpStream) {
+    let mut next: &[u8] = b"HTTP/1.1 200 X\r\nContent-Length: 100000\r\n\r\n{";
+    while stream.write_all(next).await.is_ok() {
+        next = b" ";
+        tokio::time::sleep(DRIP).await;
+    }
 }
 
 /// A provider; gives its origin.
@@ -162,10 +183,14 @@ async fn begun(server: &Server, issuer: &SharedIssuer, again: Option<&Caller>) -
     let start = begin_by_provider(server, HERE, "/sessions", again)
         .await
         .unwrap();
+    note(issuer, &start);
+    start
+}
+
+fn note(issuer: &SharedIssuer, start: &ProviderStart) {
     let mut issuer = locked(issuer);
     issuer.nonce = parameter(&start.to, "nonce");
     issuer.challenge = parameter(&start.to, "code_challenge");
-    start
 }
 
 fn back(start: &ProviderStart) -> ProviderReturn {
@@ -368,7 +393,7 @@ async fn a_dead_provider_delays_no_page_and_no_local_sign_in() {
     };
     assert_eq!(refusal.code, rules::codes::PROVIDER_UNREACHABLE);
     assert_eq!(refusal.retry_after_seconds, Some(RETRY_SECONDS));
-    assert!(begun.elapsed() < MAX_STEP * 2, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < MAX_STEP + LATE, "{:?}", begun.elapsed());
     let waiting = begin_by_provider(&server, HERE, "/", None);
     let local = async {
         let begun = Instant::now();
@@ -384,6 +409,70 @@ async fn a_dead_provider_delays_no_page_and_no_local_sign_in() {
     assert_eq!(refused, rules::codes::PROVIDER_UNREACHABLE);
     // A trial is an answer, whatever comes of it.
     assert!(tried(&server).await.unwrap().is_err());
+}
+
+/// A provider that always sends something and comes to no end, at whichever question, holds a step no longer than one that
+/// is silent, and no local account out; once it answers as before, its users sign in as before.
+#[tokio::test]
+async fn a_dripping_provider_holds_a_step_no_longer_and_no_local_account_out() {
+    for question in ["/.well-known/openid-configuration", "/keys", "/token"] {
+        let issuer = Arc::new(Mutex::new(honest()));
+        let folder = tempfile::tempdir().unwrap();
+        let origin = provider(&issuer).await;
+        let (server, _) = asking(folder.path(), &origin).await;
+        locked(&issuer).drips = question;
+        let asked = Instant::now();
+        let refused = match begin_by_provider(&server, HERE, "/sessions", None).await {
+            Ok(start) => {
+                note(&issuer, &start);
+                code(finished(&server, &start).await)
+            }
+            begun => code(begun),
+        };
+        let took = asked.elapsed();
+        assert_eq!(refused, rules::codes::PROVIDER_UNREACHABLE, "{question}");
+        assert!(took >= MAX_STEP / 2, "{question} did not drip: {took:?}");
+        assert!(took < MAX_STEP + LATE, "{question}: {took:?}");
+        assert_eq!(code(sign_in(&server, "mina", GOOD, HERE).await), "done");
+        locked(&issuer).drips = "";
+        later(&server, KEYS_SECONDS);
+        assert_eq!(code(whole(&server, &issuer).await), "done", "{question}");
+    }
+}
+
+/// Too many groups are refused by name, and so many that the answer is longer than any is, like an answer that cannot be
+/// read; the account that was there keeps its role.
+#[tokio::test]
+async fn too_many_groups_of_a_provider_are_refused_and_change_nothing() {
+    let issuer = Arc::new(Mutex::new(honest()));
+    let folder = tempfile::tempdir().unwrap();
+    let origin = provider(&issuer).await;
+    let (server, _) = asking(folder.path(), &origin).await;
+    let outcome = whole(&server, &issuer).await.unwrap();
+    let id = caller_of(&server, outcome).await.subject.user;
+    let grants = || {
+        let user = server
+            .catalog()
+            .read_now("look at a user", |view| view.user(id));
+        user.unwrap().expect("the row is there").grants
+    };
+    let before = grants();
+    assert!(!before.is_empty(), "staff are members");
+    for (many, refused) in [
+        (MAX_GROUPS + 1, rules::codes::DIRECTORY_TOO_MANY_GROUPS),
+        (100_000, rules::codes::PROVIDER_UNREACHABLE),
+    ] {
+        locked(&issuer).groups = json!(vec!["g"; many]);
+        let asked = Instant::now();
+        assert_eq!(code(whole(&server, &issuer).await), refused, "{many}");
+        let took = asked.elapsed();
+        assert!(took < MAX_STEP + LATE, "{many}: {took:?}");
+        assert_eq!(grants(), before, "{many}");
+    }
+    locked(&issuer).groups = json!([]);
+    assert_eq!(code(whole(&server, &issuer).await), "done");
+    assert_ne!(grants(), before, "no group gives no role");
+    assert_eq!(code(sign_in(&server, "mina", GOOD, HERE).await), "done");
 }
 
 /// What was begun and did not come back is bounded for each address: the oldest goes first, and

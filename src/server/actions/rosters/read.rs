@@ -275,8 +275,11 @@ mod tests {
         assert_eq!(code(b"name,name\nkim,kim\n"), "roster.columns");
         assert_eq!(code(b"role\nlead\n"), "roster.columns");
         assert_eq!(code(b"name\nki\xff\xffm\n"), "roster.encoding");
-        let many = format!("name\n{}", "kim\n".repeat(MAX_ROWS + 1));
-        assert_eq!(code(many.as_bytes()), "roster.too-large");
+        for rows in [MAX_ROWS + 1, 100_000] {
+            let many = format!("name\n{}", "kim\n".repeat(rows));
+            assert!(many.len() <= MAX_BYTES, "refused for its rows");
+            assert_eq!(code(many.as_bytes()), "roster.too-large", "{rows}");
+        }
         assert_eq!(code(&vec![b'a'; MAX_BYTES + 1]), "roster.too-large");
     }
 

@@ -11,7 +11,7 @@ use super::*;
 use crate::catalog::budgets;
 use crate::catalog::ledger::{LedgerTotals, UsageWindow};
 
-const NODE: NodeId = NodeId(uuid::Uuid::from_u128(9));
+pub(super) const NODE: NodeId = NodeId(uuid::Uuid::from_u128(9));
 const MINUTE: u64 = 60_000;
 
 fn half() -> Vec<DeviceShare> {
@@ -34,14 +34,14 @@ fn change(catalog: &Catalog, id: SessionId, change: impl FnOnce(&mut Session) + 
     assert_eq!(written.unwrap(), ConditionalWrite::Yes);
 }
 
-fn place(catalog: &Catalog, id: SessionId) {
+pub(super) fn place(catalog: &Catalog, id: SessionId) {
     let now = catalog.clock().now();
     change(catalog, id, move |session| {
         session.place(NODE, half(), reasons::placement_kept("box"), now);
     });
 }
 
-fn end(catalog: &Catalog, id: SessionId) {
+pub(super) fn end(catalog: &Catalog, id: SessionId) {
     let now = catalog.clock().now();
     change(catalog, id, move |session| {
         session.end(Outcome::Succeeded, Some(0), now);

@@ -117,7 +117,8 @@ fn sign(text: &[u8]) -> Vec<u8> {
     sha256(&[b"secret", text].concat()).to_vec()
 }
 
-fn close(catalog: &Catalog, month: &str, hours: UsageWindow) -> ClosedMonthRow {
+/// Closes a month.
+pub(super) fn close(catalog: &Catalog, month: &str, hours: UsageWindow) -> ClosedMonthRow {
     let closing = MonthToClose {
         month: month.to_owned(),
         hours,
