@@ -234,7 +234,7 @@ pub(super) fn within_limits(
     if let Some(own) = world.session(session.id) {
         ground.give_back(own);
     }
-    match ground.past_grown_limit(session, demand) {
+    match ground.past_grown_limit(session, demand, false) {
         Some(hit) => {
             let (limit, used) = (hit.key.told(hit.limit), hit.key.told(hit.used));
             let word = hit.key.word();

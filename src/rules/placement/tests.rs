@@ -3,6 +3,7 @@
 mod agreement;
 mod fair;
 mod groups;
+mod growth;
 mod likely;
 mod passing;
 mod preempt;
