@@ -338,7 +338,18 @@ fn keep_for_queue(node: &str, given: Growth, now: Timestamp) -> Result<bool, Ref
             }
         }
     };
-    Err(refusal.at("/resources"))
+    let of_device = matches!(
+        given,
+        Growth::Kept {
+            device: Some(_),
+            ..
+        }
+    );
+    Err(refusal.at(if of_device {
+        "/resources/gpu"
+    } else {
+        "/resources"
+    }))
 }
 
 /// Sets or removes how long a waiting session may run once it started.
