@@ -603,7 +603,8 @@ impl Run {
     /// One of the product's own actions, by the session's owner.
     fn act(&mut self, id: SessionId, deed: Deed) {
         if self.fault == Some(Fault::GrowsIntoWhatIsFree) && matches!(deed, Deed::Resize(..)) {
-            return self.grow_into_what_is_free(id);
+            self.grow_into_what_is_free(id);
+            return;
         }
         let row = self.server.session(id).ok().flatten();
         let owns = |caller: &&Caller| row.as_ref().is_some_and(|s| s.owner == caller.subject.user);

@@ -1,8 +1,10 @@
 //! Running sessions that grow: never into what one that waits could get, as no start by backfill is.
 
+use super::groups::group;
 use super::passing::{NOW, crowded, fits_on, pass};
 use super::*;
 use crate::policy::BackfillMode;
+use crate::resource_group::GroupPlan;
 use crate::resources::DeviceShare;
 
 /// Seconds after which the session that runs reaches its limit.
@@ -90,6 +92,24 @@ fn what_is_kept_for_the_first_in_the_queue_is_no_room_to_grow() {
     world.sessions[3].owner = UserId(uuid::Uuid::from_u128(9));
     assert_eq!(asked(&world, 0, demand("0.5", "1g", "0")), kept(25, 61));
     world.sessions.pop();
+    assert_eq!(asked(&world, 0, demand("0.5", "1g", "0")), Growth::Open);
+}
+
+#[test]
+fn a_queue_of_another_group_keeps_nothing() {
+    let text = "node a 4 64g 0 | small 0.25 1g 0 | busy 3 1g 0 | front 1 1g 0";
+    let mut world = running(text, 2, BackfillMode::Strict);
+    assert_eq!(asked(&world, 0, demand("0.5", "1g", "0")), kept(25, 62));
+    let lab = ResourceGroupId(uuid::Uuid::from_u128(u128::MAX));
+    let front = world.sessions[2].id;
+    world.groups = GroupPlan {
+        groups: vec![
+            group(ResourceGroupId::DEFAULT, "default"),
+            group(lab, "lab"),
+        ],
+        sessions: [(front, lab)].into_iter().collect(),
+        ..GroupPlan::default()
+    };
     assert_eq!(asked(&world, 0, demand("0.5", "1g", "0")), Growth::Open);
 }
 
