@@ -182,7 +182,7 @@ pub struct NoticeView {
     pub reason: Option<Reason>,
     /// What the administrator says of the maintenance; of `idle-warned`, what happens when, such as `stop in 15 min`;
     /// of `reservation-warned`, when it begins; of `course-warned`, when the term ends; of `course-message`, the text; of
-    /// `budget-warned` and `storage-warned`, how much is used, such as `80 %`; of `limit-raised`, which and until when; of
+    /// `budget-warned` and `storage-warned`, how much is used, such as `80 %`; of `limit-raised`, which, until when and why; of
     /// `reservation-asked`, the project; of `folder-offered`, the owner; of `break-glass`, who it is and why; of a
     /// request that was approved or refused, why; null for every other notice.
     pub message: Option<String>,

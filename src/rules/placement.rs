@@ -20,6 +20,7 @@ pub mod explain;
 mod feasibility;
 mod fit;
 pub mod forecast;
+mod growth;
 mod node_index;
 mod node_state;
 mod order;
@@ -36,6 +37,7 @@ pub use explain::{
     explain_session,
 };
 pub use forecast::{ExpectedStart, LikelyStart, QueueForecast, forecast, likely_starts};
+pub use growth::Growth;
 pub use order::fair_share::{FairAccount, accounts as fair_accounts, told as fair_value};
 pub use preempt::{MAX_PREEMPTIONS, Preemption, SETTLED_SECONDS, next_settled, preempt};
 pub use reserve::{Displaced, ReservationStep, part_of_device, reservable, reserve};
@@ -146,6 +148,17 @@ pub fn room_for(
     now: Timestamp,
 ) -> Option<(crate::units::CpuShare, crate::units::Bytes)> {
     fit::room_for(world, session, node, now)
+}
+
+/// What those who wait leave a running session that is to have what `grown` has, with its new shares of the same devices:
+/// as little as a start by backfill gets. Costs a walk of the queue.
+pub fn growth(
+    world: &ClusterSnapshot,
+    session: &crate::session::Session,
+    grown: &crate::session::Session,
+    now: Timestamp,
+) -> Growth {
+    growth::growth(world, session, grown, now)
 }
 
 /// What keeps a session from starting again where these containers of it are, or were until now: its node or a device

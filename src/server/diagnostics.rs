@@ -67,6 +67,12 @@ impl Diagnostics {
         self.checks().asked = None;
     }
 
+    /// Whether what was found may be mended since, and the machine was not looked at again.
+    pub(crate) fn is_outdated(&self) -> bool {
+        let checks = self.checks();
+        checks.asked.is_none() && checks.found.is_some()
+    }
+
     /// What the checks gave last, and when; None before the first time.
     pub(crate) fn newest(&self) -> Option<(Timestamp, Arc<[u8]>)> {
         self.checks().found.clone()

@@ -1461,14 +1461,19 @@ fn sliders(t: Text, machines: &[NodeOverview], sent: &LaunchForm) -> Vec<Slider>
         .map(|machine| machine.memory)
         .max()
         .unwrap_or(Bytes::gib(1));
-    let cpu_left: CpuShare = machines
+    // What one session may have there, and what all may have together: more where processor time is overcommitted.
+    let (cpu_most_left, cpu_left) = machines
         .iter()
         .map(|machine| {
             let left = machine.cpu_room.saturating_sub(machine.cpu_used);
-            left.min(machine.cpu)
+            (left.min(machine.cpu), left)
         })
         .max()
         .unwrap_or_default();
+    let cpu_note = match cpu_most_left < cpu_left {
+        true => t.launch_cpu_free_most(presenter::share(cpu_left), presenter::share(cpu_most_left)),
+        false => t.launch_cpu_free(presenter::share(cpu_left)),
+    };
     let memory_left = machines
         .iter()
         .map(|machine| machine.memory.saturating_sub(machine.memory_used))
@@ -1480,7 +1485,7 @@ fn sliders(t: Text, machines: &[NodeOverview], sent: &LaunchForm) -> Vec<Slider>
         Slider {
             name: "cpu",
             title: t.sessions_cpu(),
-            note: t.launch_cpu_free(presenter::share(cpu_left)),
+            note: cpu_note,
             unit: t.launch_cores_unit(),
             least: "0.1".into(),
             most: cpu_most.to_string(),

@@ -224,12 +224,13 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             t.notices_storage_warned(*percent),
             String::new(),
         ),
-        NoticeKind::LimitRaised(limits, until) => {
+        NoticeKind::LimitRaised(limits, until, why) => {
             let raised = LimitKey::ALL.into_iter().filter_map(|key| {
                 let value = amount_in(t, key, limits.get(key)?);
                 Some(format!("{}: {value}", key_name(t, key)))
             });
-            let raised: Vec<String> = raised.collect();
+            let said = Some(why.clone()).filter(|why| !why.is_empty());
+            let raised: Vec<String> = raised.chain(said).collect();
             (
                 "circle-check",
                 "ok",
@@ -323,7 +324,7 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
         name: match (&notice.about, &notice.name) {
             (NoticeKind::StorageWarned(_), None) => t.folders_own().to_owned(),
             (NoticeKind::StorageWarned(_), Some(project)) => t.folder_owner_of_project(project),
-            (NoticeKind::LimitRaised(limits, _), _) => raised(t, limits),
+            (NoticeKind::LimitRaised(limits, ..), _) => raised(t, limits),
             (NoticeKind::AccountEnds(_), _) => t.users_account().to_owned(),
             (NoticeKind::SignUpsWait(_), _) => t.sign_ups_title().to_owned(),
             (NoticeKind::ApprovalsWait(_), _) => t.approvals_title().to_owned(),

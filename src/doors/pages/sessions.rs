@@ -17,7 +17,7 @@ use server::access::Caller;
 use server::actions::gpus as devices;
 use server::actions::sessions;
 use server::actions::sessions::table::{
-    self as session_table, ReplicaEnds, TableItem, TablePage, TableQuery,
+    self as session_table, ReplicaAmounts, ReplicaEnds, TableItem, TablePage, TableQuery,
 };
 
 use super::authentication::PageCaller;
@@ -552,7 +552,40 @@ fn shared_cell(
         "image" | "kind" | "command" | "project" | "labels" | "age" => {
             cell(visit, key, session, SharePolicy::default(), None, None, now)
         }
+        "cpu" | "memory" | "gpu" => {
+            let amounts = item.amounts.as_ref();
+            amounts.map_or(TableCell::Empty, |all| shared_amount(t, key, session, all))
+        }
         _ => TableCell::Empty,
+    }
+}
+
+/// What replicas have together; where each has the same, that too.
+fn shared_amount(t: Text, key: &str, first: &SessionView, all: &ReplicaAmounts) -> TableCell {
+    let each = first.resources;
+    let (sum, one) = match key {
+        "cpu" => (t.common_cores(all.cpu), t.common_cores(each.cpu)),
+        "memory" => (
+            components::size(all.memory.0),
+            components::size(each.memory.0),
+        ),
+        _ => match (each.mig, all.gpu) {
+            (Some(profile), _) if all.are_equal => {
+                return TableCell::text(t.sessions_amount_each(profile));
+            }
+            (_, GpuShare::ZERO) => return TableCell::Empty,
+            (_, sum) => (
+                presenter::gpu_amount(t, sum),
+                presenter::gpu_amount(t, each.gpu),
+            ),
+        },
+    };
+    TableCell::Text {
+        text: sum,
+        note: match all.are_equal {
+            true => t.sessions_amount_each(one),
+            false => String::new(),
+        },
     }
 }
 

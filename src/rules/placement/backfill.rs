@@ -231,6 +231,32 @@ impl<'w> TimedBackfill<'w> {
         (seconds > 0 && has_room().is_some()).then_some(seconds)
     }
 
+    /// Whether a session that runs on that machine may hold what `grown` of it has: it has a time limit, and is over before the
+    /// front starts or leaves its room free then. Costs two copies of what is given of each machine.
+    pub(super) fn lets_grow(&self, session: &Session, grown: &Session, spot: usize) -> bool {
+        let Some(until) = held_until(session, self.now) else {
+            return false;
+        };
+        if session.device_affinity.is_some() {
+            return false;
+        }
+        let mut elsewhere = self.elsewhere.bare();
+        elsewhere.give_back(session);
+        if !elsewhere.has_room_to_grow(session, grown, spot) {
+            return false;
+        }
+        if spot != self.spot || until <= self.at {
+            return true;
+        }
+        let mut then = self.then.borrow().bare();
+        then.give_back(session);
+        let devices = grown.devices().to_vec();
+        then.take(&FoundPlace { spot, devices }, grown);
+        let front = &self.front.spec;
+        let host = front.environment == SessionEnvironment::Host;
+        then.fits(spot, &front.demand, host)
+    }
+
     fn size(&self, session: &Session) -> Option<TimedSize> {
         // One that is bound to a device takes no other place.
         if session.device_affinity.is_some() || session.spec.limit().is_none() {

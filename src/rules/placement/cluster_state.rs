@@ -19,7 +19,7 @@ use super::node_index::NodeIndex;
 use super::node_state::{CoAllocation, NodeState};
 use super::reservations::Reservations;
 use super::reserved::{ReservedRoom, Standing};
-use crate::devices::MigProfile;
+use crate::devices::{MigProfile, WHOLE};
 use crate::names::{NodeId, ResourceGroupId, UserId};
 use crate::policy::Spreading;
 use crate::quota::LimitUsage;
@@ -251,6 +251,69 @@ impl<'w> ClusterState<'w> {
     /// Processor time and memory of a machine that this session may have: what is kept for others is not free.
     pub(super) fn free_for(&self, session: &Session, spot: usize) -> (CpuShare, Bytes) {
         self.reserved.opened(&self.spots[spot], session).free()
+    }
+
+    /// Processor time and memory that a session which runs there may hold in all, so that those who wait keep theirs; no
+    /// less than it has. Costs sorting the sizes that wait.
+    pub(super) fn unkept_for(&self, session: &Session, at: usize) -> (CpuShare, Bytes) {
+        let spot = self.reserved.opened(&self.spots[at], session);
+        let had = &session.spec.demand;
+        let (cpu, memory) = match self.kept.is_empty() {
+            true => spot.left(),
+            false => self.kept.left_beside(&spot, had),
+        };
+        let most = had.cpu.max(spot.node.capacity.cpu);
+        ((had.cpu + cpu).min(most), had.memory + memory)
+    }
+
+    /// The first device of which a session that runs there would have more than those who wait leave it; None where there
+    /// is none. Costs a look at each size that waits.
+    pub(super) fn kept_device(&self, session: &Session, grown: &Session, at: usize) -> Option<u32> {
+        let spot = &self.spots[at];
+        let had = session.devices();
+        let kept = |part: &&DeviceShare| {
+            let old = had.iter().find(|old| old.index == part.index);
+            let Some((old, device)) = old.zip(place_of(spot.node, part.index)) else {
+                return true;
+            };
+            let grows = part.share > old.share || part.memory > old.memory;
+            grows && spot.shut[device] && self.kept.waits_beside(spot, device, old)
+        };
+        grown.devices().iter().find(kept).map(|part| part.index)
+    }
+
+    /// Whether a session may hold that where it runs, once what it has is given back: the same devices, with other shares
+    /// of them. What does not grow is not looked at.
+    pub(super) fn has_room_to_grow(&self, session: &Session, grown: &Session, at: usize) -> bool {
+        let spot = self.reserved.opened(&self.spots[at], grown);
+        let (had, demand) = (&session.spec.demand, &grown.spec.demand);
+        let (cpu, memory) = spot.free();
+        let fits = |part: &DeviceShare| {
+            let mut old = session.devices().iter();
+            let is_old = old.any(|old| {
+                old.index == part.index && old.share >= part.share && old.memory >= part.memory
+            });
+            let Some(number) = place_of(spot.node, part.index) else {
+                return false;
+            };
+            let (device, held) = (&spot.node.capacity.devices[number], &spot.devices[number]);
+            let has_share = part.share <= WHOLE.saturating_sub(held.share);
+            let has_memory = part.memory <= device.memory.saturating_sub(held.memory);
+            is_old || (has_share && (has_memory || device.memory == Bytes::ZERO))
+        };
+        demand.cpu <= cpu.max(had.cpu)
+            && demand.memory <= memory.max(had.memory)
+            && grown.devices().iter().all(fits)
+    }
+
+    /// Whether a member of a reservation may hold that there before the queue, once what it has is given back.
+    pub(super) fn is_before_queue(&self, grown: &Session, at: usize) -> bool {
+        let spot = self.reserved.opened(&self.spots[at], grown);
+        let is_let_in = |part: &DeviceShare| {
+            let device = place_of(spot.node, part.index);
+            device.is_some_and(|device| !spot.shut[device])
+        };
+        grown.devices().iter().all(is_let_in) && self.reserved.covers(&spot, grown)
     }
 
     /// Until when reservations keep from strangers what would do on that machine; None where it would not do without
@@ -503,11 +566,13 @@ impl<'w> ClusterState<'w> {
         self.bounds.hit(session, self.need(demand), false)
     }
 
-    /// The same of what is more than the session has now, which must not be counted here.
+    /// The same of what is more than the session has now, which must not be counted here. `owed`: once those in front have
+    /// started.
     pub(super) fn past_grown_limit(
         &self,
         session: &Session,
         demand: &Demand,
+        owed: bool,
     ) -> Option<LimitHit<'w>> {
         if self.bounds.is_empty() {
             return None;
@@ -520,7 +585,7 @@ impl<'w> ClusterState<'w> {
             memory: grown(need.memory, before.memory),
             ..LimitUsage::default()
         };
-        self.bounds.hit(session, need, false)
+        self.bounds.hit(session, need, owed)
     }
 
     /// The same once those in front have started.

@@ -140,7 +140,7 @@ fn usable(
     closed(node, now).or_else(|| off.then(|| blockers::node_host_environment_off(&node.name)))
 }
 
-/// Everything that keeps the demand from every node; empty where it fits somewhere.
+/// Everything that keeps the demand from every node, of each node the scarcest first; empty where it fits somewhere.
 pub(super) fn blockers(
     ground: &ClusterState<'_>,
     demand: &Demand,
@@ -174,22 +174,50 @@ pub(super) fn blockers(
             continue;
         }
         let (cpu, memory) = spot.free();
-        if cpu < demand.cpu {
-            found.push(blockers::cpu_short(
-                demand.cpu.cores(),
-                name,
-                cpu,
-                demand.cpu,
+        // With how many thousandths of what it needs are free.
+        let mut short: Vec<(u64, PlacementBlocker)> = Vec::new();
+        if choice::choose(ground.world(), spot, demand).is_none() {
+            short.push((
+                device_thousandths(spot, demand),
+                device_blocker(spot, demand),
             ));
         }
+        if cpu < demand.cpu {
+            let part = thousandths(cpu.0.into(), demand.cpu.0.into());
+            let (cores, need) = (demand.cpu.cores(), demand.cpu);
+            short.push((part, blockers::cpu_short(cores, name, cpu, need)));
+        }
         if memory < demand.memory {
-            found.push(blockers::memory_short(demand.memory, name, memory));
+            let part = thousandths(memory.0, demand.memory.0);
+            let blocker = blockers::memory_short(demand.memory, name, memory);
+            short.push((part, blocker));
         }
-        if choice::choose(ground.world(), spot, demand).is_none() {
-            found.push(device_blocker(spot, demand));
-        }
+        // The scarcest first.
+        short.sort_by_key(|(part, _)| *part);
+        found.extend(short.into_iter().map(|(_, blocker)| blocker));
     }
     found
+}
+
+fn thousandths(free: u64, need: u64) -> u64 {
+    free.saturating_mul(1000) / need.max(1)
+}
+
+/// How much of the devices that a demand wants is free on a machine that does not have them, in thousandths.
+fn device_thousandths(spot: &NodeState<'_>, demand: &Demand) -> u64 {
+    if demand.mig.is_some() {
+        return 0;
+    }
+    let free = (0..spot.devices.len()).map(|at| choice::left(spot, at).0);
+    let usable: u64 = match demand.gpu >= WHOLE {
+        true => free
+            .filter(|share| *share == WHOLE)
+            .map(|one| u64::from(one.0))
+            .sum(),
+        false => free.max().map_or(0, |one| u64::from(one.0)),
+    };
+    // It may lack memory, or one more device beside: something is short all the same.
+    thousandths(usable, demand.gpu.0.into()).min(999)
 }
 
 /// A user holds as much of devices as one user may.
@@ -234,7 +262,7 @@ pub(super) fn within_limits(
     if let Some(own) = world.session(session.id) {
         ground.give_back(own);
     }
-    match ground.past_grown_limit(session, demand) {
+    match ground.past_grown_limit(session, demand, false) {
         Some(hit) => {
             let (limit, used) = (hit.key.told(hit.limit), hit.key.told(hit.used));
             let word = hit.key.word();

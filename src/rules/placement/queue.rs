@@ -188,6 +188,12 @@ impl<'w> QueueWalk<'w> {
         self.backfill.as_ref()?.limit_to_start(session)
     }
 
+    /// Whether timed backfill lets a session that runs on that machine hold what `grown` of it has.
+    pub(super) fn lets_grow(&self, session: &Session, grown: &Session, spot: usize) -> bool {
+        let backfill = self.backfill.as_ref();
+        backfill.is_some_and(|timed| timed.lets_grow(session, grown, spot))
+    }
+
     /// With timed backfill the first one that waits for room, when it starts at the latest, and one whose end makes room for
     /// it then; None where that is not known.
     pub(super) fn front(&self) -> Option<(&'w Session, Timestamp, SessionId)> {

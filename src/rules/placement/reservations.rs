@@ -10,10 +10,11 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::feasibility::{could, could_use};
+use super::feasibility::{could, could_use, slice_memory};
 use super::node_state::{CoAllocation, NodeState, NodeTotals};
+use crate::devices::WHOLE;
 use crate::names::UserId;
-use crate::resources::Demand;
+use crate::resources::{Demand, DeviceShare};
 use crate::session::{Session, SessionEnvironment};
 use crate::units::{Bytes, CpuShare, GpuShare};
 
@@ -36,6 +37,18 @@ impl WaitingGroup<'_> {
         self.demand.cpu <= room.0
             && self.demand.memory <= room.1
             && could(spot.node, &self.demand, self.host)
+    }
+
+    /// What all of them want.
+    fn together(&self) -> CoAllocation {
+        let count = u64::from(self.count);
+        CoAllocation {
+            // What part of a device's time a partition has is known only once it is given: none is the
+            // safe side.
+            share: u64::from(self.demand.gpu.0) * count,
+            cpu: u64::from(self.demand.cpu.0) * count,
+            memory: self.demand.memory.0.saturating_mul(count),
+        }
     }
 }
 
@@ -128,6 +141,72 @@ impl<'w> Reservations<'w> {
         (now.0.min(later.0).min(most), now.1.min(later.1))
     }
 
+    /// Processor time and memory by which a session that runs there with `had` may grow, so that all who wait in front and
+    /// could be there beside it still have theirs, whichever of them come or end. Who has no room beside what it has waits
+    /// for its end, and loses nothing by its growth. Costs sorting the sizes that wait.
+    pub(super) fn left_beside(&self, spot: &NodeState<'_>, had: &Demand) -> (CpuShare, Bytes) {
+        let all = (spot.cpu_room, spot.node.capacity.memory);
+        let later = self.left_beside_of(spot, had, all);
+        let now = self.left_beside_of(spot, had, spot.unreserved());
+        (now.0.min(later.0), now.1.min(later.1))
+    }
+
+    /// The same of so much of the machine.
+    fn left_beside_of(
+        &self,
+        spot: &NodeState<'_>,
+        had: &Demand,
+        room: (CpuShare, Bytes),
+    ) -> (CpuShare, Bytes) {
+        let rest = (
+            room.0.saturating_sub(had.cpu),
+            room.1.saturating_sub(had.memory),
+        );
+        let (held_cpu, held_memory) = spot.without_devices();
+        let (mut cpu, mut memory) = (u64::from(held_cpu.0), held_memory.0);
+        let mut with_devices = spot.beside.clone();
+        let could_come = |size: &&WaitingGroup<'_>| size.could_be_in(spot, rest);
+        for size in self.sizes.iter().filter(could_come) {
+            let wanted = size.together();
+            if size.demand.wants_device() {
+                with_devices.push(wanted);
+            } else {
+                cpu = cpu.saturating_add(wanted.cpu);
+                memory = memory.saturating_add(wanted.memory);
+            }
+        }
+        let devices = spot.node.capacity.devices.len() as u64 * 100;
+        cpu = cpu.saturating_add(most(devices, &mut with_devices, |one| one.cpu));
+        memory = memory.saturating_add(most(devices, &mut with_devices, |one| one.memory));
+        let cpu = u64::from(room.0.0).saturating_sub(cpu);
+        (
+            CpuShare(u32::try_from(cpu).unwrap_or(u32::MAX)),
+            Bytes(room.1.0.saturating_sub(memory)),
+        )
+    }
+
+    /// Whether one who waits in front could have a part of that device beside the part that a session has there. Who needs
+    /// all of it waits for the end of that session.
+    pub(super) fn waits_beside(
+        &self,
+        spot: &NodeState<'_>,
+        device: usize,
+        had: &DeviceShare,
+    ) -> bool {
+        self.sizes.iter().any(|size| {
+            let part = GpuShare(size.demand.gpu.0 % 100);
+            let its = &spot.node.capacity.devices[device];
+            let Some(memory) = slice_memory(its, &size.demand, part) else {
+                return false;
+            };
+            size.demand.mig.is_none()
+                && part > GpuShare::ZERO
+                && part <= WHOLE.saturating_sub(had.share)
+                && (its.memory == Bytes::ZERO || memory <= its.memory.saturating_sub(had.memory))
+                && could(spot.node, &size.demand, size.host)
+        })
+    }
+
     /// The same of so much of the machine.
     fn left_of(&self, spot: &NodeState<'_>, room: (CpuShare, Bytes)) -> (CpuShare, Bytes) {
         let (mut cpu, mut memory) = (u64::from(room.0.0), room.1.0);
@@ -168,16 +247,8 @@ impl<'w> Reservations<'w> {
         let devices = spot.node.capacity.devices.len() as u64 * 100;
         let mut all = spot.beside.clone();
         let waiting = self.sizes.iter().filter(|s| s.demand.wants_device());
-        for size in waiting.filter(|size| size.could_be_in(spot, room)) {
-            let count = u64::from(size.count);
-            all.push(CoAllocation {
-                // What part of a device's time a partition has is known only once it is given: none is the
-                // safe side.
-                share: u64::from(size.demand.gpu.0) * count,
-                cpu: u64::from(size.demand.cpu.0) * count,
-                memory: size.demand.memory.0.saturating_mul(count),
-            });
-        }
+        let could_come = waiting.filter(|size| size.could_be_in(spot, room));
+        all.extend(could_come.map(WaitingGroup::together));
         let most = (
             most(devices, &mut all, |beside| beside.cpu),
             most(devices, &mut all, |beside| beside.memory),

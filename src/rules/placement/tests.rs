@@ -3,6 +3,7 @@
 mod agreement;
 mod fair;
 mod groups;
+mod growth;
 mod likely;
 mod passing;
 mod preempt;
@@ -710,6 +711,28 @@ fn a_dependency_that_failed_ends_what_waits_for_it() {
         &decide(&world, Timestamp::from_millis(1))[..],
         [Decision::Place { .. }]
     ));
+}
+
+#[test]
+fn what_is_scarcest_is_said_first() {
+    for (busy, wanted, expected) in [
+        ("2 1g 1", demand("3", "1g", "1"), ["gpu.short", "cpu.short"]),
+        (
+            "3 1g 0.2",
+            demand("4", "1g", "0.9"),
+            ["cpu.short", "gpu.short"],
+        ),
+    ] {
+        let world = world(&format!("node a 4 64g 1 | busy {busy}"));
+        let draft = RequestDraft {
+            demand: wanted,
+            ..draft("1")
+        };
+        let told = explain_draft(&world, &draft, Timestamp::from_millis(1000));
+        let codes: Vec<&str> = told.blockers.iter().map(|one| one.code.as_str()).collect();
+        assert_eq!(codes, expected, "{busy}");
+        assert_eq!(told.sentence, told.blockers[0].text);
+    }
 }
 
 #[test]

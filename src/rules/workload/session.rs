@@ -66,7 +66,8 @@ pub struct Session {
     pub paused: bool,
     /// After it ended: start it once more.
     pub restart: bool,
-    /// Timed backfill gave it its place, or its last one, before a session that waited longer. A restart gives that up.
+    /// Timed backfill gave it its place, its last one, or more there, before a session that waited longer. A restart gives
+    /// that up.
     #[serde(default)]
     pub backfilled: bool,
     /// How often it was stopped for a session of higher priority.

@@ -114,24 +114,31 @@ pub fn count(server: &Server, caller: &Caller) -> u64 {
 /// Errors: `denied` without `system:read`; those of the catalog.
 pub async fn attention(server: &Server, caller: &Caller) -> Result<Arc<AttentionList>, Failure> {
     allowed(caller, Permission::SystemRead)?;
+    look_if_due(server, caller).await;
+    newest(server, caller).await
+}
+
+/// Counts again what needs attention where something changed. Looks at the machine only where what it said may be mended,
+/// as after a backup: else the checks, which look then, would count otherwise. Does nothing for callers who may not know.
+///
+/// Errors: those of the catalog.
+pub async fn recount(server: &Server, caller: &Caller) -> Result<(), Failure> {
+    if allowed(caller, Permission::SystemRead).is_ok() {
+        if server.diagnostics().is_outdated() {
+            look_if_due(server, caller).await;
+        }
+        newest(server, caller).await?;
+    }
+    Ok(())
+}
+
+async fn look_if_due(server: &Server, caller: &Caller) {
     let now = server.clock().now();
     if server.diagnostics().is_due(now, DIAGNOSED_MILLISECONDS) {
         // What it finds is kept also when it takes longer.
         let look = system::diagnose(server, caller);
         let _ = tokio::time::timeout(DIAGNOSIS_WAIT, look).await;
     }
-    newest(server, caller).await
-}
-
-/// Counts again what needs attention where something changed; looks at no machine. Does nothing for callers who may not
-/// know.
-///
-/// Errors: those of the catalog.
-pub async fn recount(server: &Server, caller: &Caller) -> Result<(), Failure> {
-    if allowed(caller, Permission::SystemRead).is_ok() {
-        newest(server, caller).await?;
-    }
-    Ok(())
 }
 
 async fn newest(server: &Server, caller: &Caller) -> Result<Arc<AttentionList>, Failure> {
@@ -313,6 +320,14 @@ mod tests {
             assert_eq!(*looks.lock().unwrap(), expected, "after {seconds} s");
             let all = attention(&server, &boss).await.unwrap();
             assert_eq!(all.diagnosed_at, Some(began.plus_seconds(made)));
+        }
+        // The menu's number looks again where something was mended, as the checks do, and once.
+        for (mended, expected) in [(false, 2), (true, 3), (false, 3)] {
+            if mended {
+                server.diagnostics().look_again();
+            }
+            recount(&server, &boss).await.unwrap();
+            assert_eq!(*looks.lock().unwrap(), expected);
         }
         let user = caller_of(&server, "mina", Role::User);
         let refused = system::diagnose_within(&server, &user, 60_000).await;

@@ -130,8 +130,8 @@ pub enum NoticeKind {
     /// So many percent of what the reader's folders may take are used, or of what those of a project may that the reader leads:
     /// then it has the project's name.
     StorageWarned(u64),
-    /// These limits of the reader's are raised until then. It stands in the console alone.
-    LimitRaised(PolicyLimits, Timestamp),
+    /// These limits of the reader's are raised until then; why, which may be empty. It stands in the console alone.
+    LimitRaised(PolicyLimits, Timestamp, String),
     /// A folder is offered to the reader, who has not answered; its owner.
     FolderOffered(String),
     /// Its time limit ends it then.
@@ -413,8 +413,11 @@ fn view(notice: OwnNotice) -> NoticeView {
             let used = format!("{percent} %");
             (NoticeWord::StorageWarned, None, None, Some(used))
         }
-        NoticeKind::LimitRaised(limits, until) => {
-            let told = format!("{} until {until}", limits.told());
+        NoticeKind::LimitRaised(limits, until, why) => {
+            let told = match why.as_str() {
+                "" => format!("{} until {until}", limits.told()),
+                why => format!("{} until {until}: {why}", limits.told()),
+            };
             (NoticeWord::LimitRaised, None, None, Some(told))
         }
         NoticeKind::FolderOffered(owner) => (NoticeWord::FolderOffered, None, None, Some(owner)),
@@ -608,7 +611,7 @@ fn limit_raised(row: AllowanceRecord, unread: bool) -> OwnNotice {
         key: format!("allowance {}", row.id),
         event: None,
         at: row.created_at,
-        about: NoticeKind::LimitRaised(row.allowance.limits, row.allowance.until),
+        about: NoticeKind::LimitRaised(row.allowance.limits, row.allowance.until, row.reason),
         session: None,
         name: None,
         unread,

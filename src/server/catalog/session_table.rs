@@ -4,6 +4,8 @@
 use rules::names::SessionId;
 use rules::permissions::Reach;
 use rules::session::{Outcome, SessionState};
+use rules::units::{Bytes, CpuShare, GpuShare};
+use rusqlite::Row;
 use rusqlite::types::Value;
 
 use super::listing::{SessionFilter, filter_clause};
@@ -82,6 +84,16 @@ pub struct ReplicaEnds {
     /// False where they never ran.
     pub ran: bool,
     pub count: u64,
+}
+
+/// What replicas of one launch that stand alike were given together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplicaAmounts {
+    pub cpu: CpuShare,
+    pub memory: Bytes,
+    pub gpu: GpuShare,
+    /// Each of them has the same.
+    pub are_equal: bool,
 }
 
 /// How many rows the table has, and how many sessions they are. Counted up to 10,000 rows.
@@ -280,6 +292,48 @@ impl ReadTransaction<'_> {
             })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// What the replicas of a row of the table that begins with `first`, as far as the filter finds them, were given together.
+    /// Costs a visit of each.
+    pub(crate) fn table_row_amounts(
+        &self,
+        reach: &Reach,
+        filter: &SessionFilter,
+        first: SessionId,
+    ) -> Result<ReplicaAmounts, Failure> {
+        let (mut clauses, mut values) = SessionFilter {
+            replicas: vec![first],
+            ..filter.clone()
+        }
+        .sql(reach);
+        clauses.push(format!(
+            "{STANDING} = (select {STANDING} from session where id = ?)"
+        ));
+        values.push(Value::Blob(first.0.as_bytes().to_vec()));
+        let share = |row: &Row<'_>, name: &str| -> rusqlite::Result<u32> {
+            let sum = value::unsigned(row, name)?;
+            Ok(u32::try_from(sum).unwrap_or(u32::MAX))
+        };
+        Ok(self
+            .connection
+            .prepare_cached(&format!(
+                "select coalesce(sum(cpu), 0) as all_cpu,
+                        coalesce(sum(memory), 0) as all_memory,
+                        coalesce(sum(gpu), 0) as all_gpu,
+                        count(distinct concat_ws(' ', cpu, memory, gpu, mig)) as sizes
+                 from session
+                 {}",
+                filter_clause(&clauses)
+            ))?
+            .query_row(rusqlite::params_from_iter(values), |row| {
+                Ok(ReplicaAmounts {
+                    cpu: CpuShare(share(row, "all_cpu")?),
+                    memory: Bytes(value::unsigned(row, "all_memory")?),
+                    gpu: GpuShare(share(row, "all_gpu")?),
+                    are_equal: value::unsigned(row, "sizes")? <= 1,
+                })
+            })?)
     }
 
     /// The sessions of a row of the table that begins with `first`: replicas of its launch that stand as it does, at

@@ -264,6 +264,41 @@ async fn a_running_slice_grows_and_shrinks_and_is_confirmed() {
     }
 }
 
+/// Proves too: `whoever_passes_takes_nothing_that_anybody_in_front_could_get`
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_slice_grows_into_nothing_that_is_kept_for_the_queue() {
+    let devices = node::gpu::simulated::devices("H100:1").expect("a good text");
+    let the_box = TheBox::with(&[], devices).await;
+    let small = running(&the_box, &the_box.mina, "small", json!(0.25)).await;
+    running(&the_box, &the_box.jae, "beside", json!(0.5)).await;
+    let mut front = wants(json!(0.5));
+    front["name"] = "secret".into();
+    let front = the_box.launch(&the_box.jae, front).await;
+    let path = |session: &Value| {
+        let id = session["id"].as_str().expect("an id").to_owned();
+        format!("/api/v1/sessions/{id}")
+    };
+    let grown = json!({"resources": {"gpu": 0.4}}).to_string();
+    let (small, front) = (path(&small), path(&front));
+    let answer = the_box
+        .with_body(&the_box.mina, "PATCH", &small, grown.clone())
+        .await;
+    assert_eq!(answer.short(), "422 resize.kept");
+    let told = String::from_utf8_lossy(&answer.bytes).into_owned();
+    assert!(told.contains("kept for the first session"), "{told}");
+    assert!(!told.contains("secret"), "whose it is: {told}");
+    let now = the_box.get(&the_box.mina, &small).await.json();
+    assert_eq!(now["devices"][0]["share"], json!(0.25), "{now}");
+    let stopped = the_box
+        .post(&the_box.jae, &format!("{front}/stop"), json!({}))
+        .await;
+    assert_eq!(stopped.short(), "200", "it waits no more");
+    let answer = the_box
+        .with_body(&the_box.mina, "PATCH", &small, grown)
+        .await;
+    assert_eq!(answer.short(), "200");
+}
+
 /// Promise (GPUs): A cordoned device takes no new sessions. A drain ends the sessions on the device; batch jobs
 /// start again elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -56,6 +56,8 @@ pub(super) enum Fault {
     IncidentNumberedByItsHearer,
     /// Whoever fits now starts now, whoever waits in front.
     PassesWhateverFits,
+    /// A running session grows into what is free, whichever session waits in front.
+    GrowsIntoWhatIsFree,
     /// Who comes first is served first, whosever it is.
     TurnsIgnored,
     /// A catalog that is older than what a machine obeyed leads it all the same.
@@ -65,7 +67,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    pub(super) const ALL: [Self; 25] = [
+    pub(super) const ALL: [Self; 26] = [
         Self::SilenceReadAsAbsence,
         Self::EndedWhileItLives,
         Self::ShareFreedWhileStopping,
@@ -88,6 +90,7 @@ impl Fault {
         Self::IncidentToldOnce,
         Self::IncidentNumberedByItsHearer,
         Self::PassesWhateverFits,
+        Self::GrowsIntoWhatIsFree,
         Self::TurnsIgnored,
         Self::QuarantineIgnored,
         Self::ObeyedForgotten,
@@ -99,6 +102,7 @@ impl Fault {
     pub(super) fn promise(self) -> Option<&'static str> {
         match self {
             Self::PassesWhateverFits => Some("takes what it could get"),
+            Self::GrowsIntoWhatIsFree => Some("grows and takes what"),
             Self::UseByTheWall => Some("the ledger says"),
             Self::TurnsIgnored => Some("second that gets a place while"),
             Self::QuarantineIgnored => Some("because an older catalog is served"),

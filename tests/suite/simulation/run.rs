@@ -17,7 +17,7 @@ use rules::permissions::Subject;
 use rules::placement::{self, Decision};
 use rules::resources::{Capacity, Demand, Used};
 use rules::session::{
-    Outcome, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
+    DesiredState, Outcome, Session, SessionEnvironment, SessionKind, SessionSpec, SessionState,
 };
 use rules::units::{Bytes, CpuShare, GpuShare, Timestamp};
 use rules::users::Role;
@@ -201,6 +201,8 @@ struct Run {
     /// Who waited for nothing but room a second ago, and where every placed one was.
     waited: BTreeSet<SessionId>,
     placed: BTreeSet<ContainerName>,
+    /// What every placed one was to have a second ago.
+    wanted: BTreeMap<ContainerName, Demand>,
     /// Machines on which some grant was not confirmed a second ago.
     unsettled: BTreeSet<NodeId>,
     /// The last second in which the server died, and in which it last heard of each machine.
@@ -320,6 +322,7 @@ impl Run {
             ran: BTreeMap::new(),
             waited: BTreeSet::new(),
             placed: BTreeSet::new(),
+            wanted: BTreeMap::new(),
             unsettled: BTreeSet::new(),
             crashed_at: 0,
             heard: BTreeMap::new(),
@@ -599,6 +602,10 @@ impl Run {
 
     /// One of the product's own actions, by the session's owner.
     fn act(&mut self, id: SessionId, deed: Deed) {
+        if self.fault == Some(Fault::GrowsIntoWhatIsFree) && matches!(deed, Deed::Resize(..)) {
+            self.grow_into_what_is_free(id);
+            return;
+        }
         let row = self.server.session(id).ok().flatten();
         let owns = |caller: &&Caller| row.as_ref().is_some_and(|s| s.owner == caller.subject.user);
         let caller = self.users.iter().find(owns).unwrap_or(&self.users[0]);
@@ -639,6 +646,34 @@ impl Run {
             }
             Err(Failure::Fault(_)) => self.say(format!("{deed:?} of {id} gets no answer")),
         }
+    }
+
+    /// A resize that looks at what is free alone, and takes all of it.
+    fn grow_into_what_is_free(&mut self, id: SessionId) {
+        let now = self.now().wall;
+        let Ok(world) = self.world() else {
+            return;
+        };
+        let room = world.session(id).and_then(|session| {
+            let runs = session.state() == SessionState::Running;
+            let node = session.node().filter(|_| runs)?;
+            placement::room_for(&world, session, node, now)
+        });
+        let Some((cpu, memory)) = room else {
+            return;
+        };
+        let result = self.server.edit(id, move |session| {
+            let demand = &mut session.spec.demand;
+            let runs = session.desired == DesiredState::Run;
+            let grows = cpu >= demand.cpu && memory >= demand.memory;
+            if runs && grows {
+                demand.cpu = cpu;
+                demand.memory = memory;
+            }
+            runs && grows
+        });
+        self.died("at the commit of a resize");
+        self.say(format!("{id} grows into what is free: {result:?}"));
     }
 
     fn restart_under_the_old_number(&mut self, id: SessionId) {
@@ -888,6 +923,7 @@ impl Run {
         self.quarantines_have_a_cause()?;
         self.limits_are_kept(&world)?;
         self.turns_are_taken(&world, now)?;
+        self.growth_delays_none(&world, now)?;
         self.passing_delays_nobody(&world, now)?;
         self.answers_are_kept(&world)?;
         self.use_is_exact(&world, now)?;
@@ -1120,6 +1156,81 @@ impl Run {
             .map(|s| s.id)
             .collect();
         self.unsettled = unsettled;
+        Ok(())
+    }
+
+    /// What grew took nothing that one without a device who waits could get beside it, whichever of the others that hold the
+    /// machine end: all choices of them are tried.
+    fn growth_delays_none(&mut self, world: &ClusterSnapshot, now: SimulatedMoment) -> Kept {
+        let before = std::mem::take(&mut self.wanted);
+        let holds = |s: &&Session| s.state().holds_resources();
+        for grown in world.sessions.iter().filter(holds) {
+            let Some(had) = before.get(&grown.container()) else {
+                continue;
+            };
+            let demand = &grown.spec.demand;
+            if demand.cpu <= had.cpu && demand.memory <= had.memory {
+                continue;
+            }
+            let Some(node) = grown.node().and_then(|id| world.node(id)) else {
+                continue;
+            };
+            let others: Vec<&Session> = world
+                .sessions
+                .iter()
+                .filter(holds)
+                .filter(|s| s.node() == grown.node() && s.id != grown.id)
+                .filter(|s| !self.took_a_place(s))
+                .take(MAX_TRIED)
+                .collect();
+            // Who has room on some machine already is about to start there.
+            let has_place = |s: &Session| {
+                world.nodes.iter().any(|other| {
+                    let mut used = Used::default();
+                    let there = world.sessions.iter().filter(holds);
+                    for one in there.filter(|one| one.node() == Some(other.id)) {
+                        let its = match one.id == grown.id {
+                            true => had,
+                            false => &one.spec.demand,
+                        };
+                        used.add(its, &one.holds());
+                    }
+                    has_room(&other.capacity, &used, &s.spec.demand)
+                })
+            };
+            let waits = |s: &&Session| {
+                self.waited.contains(&s.id)
+                    && waits_for_room(world, s, now.wall)
+                    && !s.spec.demand.wants_device()
+                    && !has_place(s)
+            };
+            for front in world.sessions.iter().filter(waits) {
+                for choice in 0..1_u32 << others.len() {
+                    let stay = others.iter().enumerate();
+                    let stay = stay
+                        .filter(|(at, _)| choice >> at & 1 == 1)
+                        .map(|(_, s)| *s);
+                    let mut used = Used::default();
+                    for s in stay {
+                        used.add(&s.spec.demand, &s.holds());
+                    }
+                    let mut without = used.clone();
+                    without.add(had, &grown.holds());
+                    used.add(demand, &grown.holds());
+                    let wanted = &front.spec.demand;
+                    if has_room(&node.capacity, &without, wanted)
+                        && !has_room(&node.capacity, &used, wanted)
+                    {
+                        return Err(format!(
+                            "{} grows and takes what {} could get on {}",
+                            grown.name, front.name, node.name
+                        ));
+                    }
+                }
+            }
+        }
+        let placed = world.sessions.iter().filter(holds);
+        self.wanted = placed.map(|s| (s.container(), s.spec.demand)).collect();
         Ok(())
     }
 

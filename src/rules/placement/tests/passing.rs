@@ -6,7 +6,7 @@ use crate::fair_share::QueueOrder;
 use crate::policy::BackfillMode;
 
 /// Sessions on machines and in the queue, of every sort.
-fn crowded(numbers: &mut Numbers) -> ClusterSnapshot {
+pub(super) fn crowded(numbers: &mut Numbers) -> ClusterSnapshot {
     let mut world = machines(numbers);
     for node in &mut world.nodes {
         // Tight in each respect, now and then.
@@ -43,10 +43,10 @@ fn add(world: &mut ClusterSnapshot, numbers: &mut Numbers, n: u32) {
     world.sessions.push(session);
 }
 
-const NOW: Timestamp = Timestamp::from_millis(1000);
+pub(super) const NOW: Timestamp = Timestamp::from_millis(1000);
 
 /// One pass; the ids of those who got a place.
-fn pass(world: &mut ClusterSnapshot) -> Vec<SessionId> {
+pub(super) fn pass(world: &mut ClusterSnapshot) -> Vec<SessionId> {
     let mut placed = Vec::new();
     for decision in decide(world, NOW) {
         if let Decision::Place {
@@ -69,7 +69,7 @@ fn pass(world: &mut ClusterSnapshot) -> Vec<SessionId> {
 }
 
 /// Whether somebody who waits would have a place on one machine if nobody else waited.
-fn fits_on(world: &ClusterSnapshot, node: NodeId, waiting: &Session) -> bool {
+pub(super) fn fits_on(world: &ClusterSnapshot, node: NodeId, waiting: &Session) -> bool {
     let mut alone = world.clone();
     alone.nodes.retain(|n| n.id == node);
     alone.sessions.retain(|s| s.state().holds_resources());

@@ -101,7 +101,13 @@ async fn an_allowance_raises_a_limit_until_its_end_and_then_the_policy_holds_aga
     // The user is told, the one who raised it is not.
     assert_eq!(notices::unread(&server, &mina), 1);
     let told = notices::list(&server, &mina).await.unwrap();
-    assert!(matches!(told[0].about, NoticeKind::LimitRaised(_, end) if end == until));
+    let NoticeKind::LimitRaised(_, end, why) = &told[0].about else {
+        panic!("{told:?}");
+    };
+    assert_eq!((*end, why.as_str()), (until, "paper deadline"));
+    let views = notices::views(&server, &mina).await.unwrap();
+    let message = views[0].message.as_deref().unwrap_or_default();
+    assert!(message.ends_with(": paper deadline"), "{message}");
     assert_eq!(notices::unread(&server, &boss), 0);
     let world = server
         .catalog()

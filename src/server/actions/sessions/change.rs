@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use api::sessions::{Resize, SessionView};
 use rules::names::SessionName;
 use rules::permissions::{Permission, Reach, Subject};
-use rules::placement::{self, Explanation};
+use rules::placement::{self, Explanation, Growth};
 use rules::reasons;
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -216,8 +216,8 @@ pub async fn set_labels(
 /// one; one that grows is kept at once.
 ///
 /// Errors: `resize.no-room` with what its machine could still give; `resize.other-devices` for what would
-/// need a restart; `resize.backfilled` for more where backfill gave the place; what no machine could ever hold; `session.not-running` while it is on its way to run or
-/// to end; `session.ended`.
+/// need a restart; `resize.kept` for what those who wait could get, as backfill keeps it; what no machine could ever hold;
+/// `session.not-running` while it is on its way to run or to end; `session.ended`.
 pub async fn resize(
     server: &Server,
     caller: &Caller,
@@ -297,14 +297,59 @@ fn resize_row(
         let grows = demand.cpu > had.cpu
             || demand.memory > had.memory
             || parts.any(|(new, old)| new.share > old.share || new.memory > old.memory);
-        // It passed with what it asked for: more might be what the first one in the queue waits for.
-        if session.backfilled && grows {
-            return Err(refusals::resize_backfilled().at("/resources").into());
+        if grows {
+            let mut grown = session.clone();
+            grown.spec.demand = demand;
+            grown.regrant(devices.clone());
+            let given = placement::growth(&world, session, &grown, rows.now);
+            // Its time limit ends what it took from the first one in the queue: that limit stays, as for a start.
+            session.backfilled |= keep_for_queue(&node.name, given, rows.now)?;
         }
         session.regrant(devices);
     }
     session.spec.demand = demand;
     Ok(true)
+}
+
+/// Refuses a growth that takes what is kept for those who wait. True where it is let through because the session is over
+/// in time.
+fn keep_for_queue(node: &str, given: Growth, now: Timestamp) -> Result<bool, Refusal> {
+    let refusal = match given {
+        Growth::Open => return Ok(false),
+        Growth::InTime => return Ok(true),
+        Growth::Owed => refusals::resize_kept_limit(),
+        Growth::Kept {
+            cpu,
+            memory,
+            device,
+            latest,
+        } => {
+            // Rounded up: it starts by then.
+            let minutes = latest.map(|at| at.seconds_since(now).div_ceil(60));
+            match (device, minutes) {
+                (None, None) => refusals::resize_kept(node, cpu.cores(), memory, cpu),
+                (None, Some(minutes)) => {
+                    refusals::resize_kept_until(node, minutes, cpu.cores(), memory, cpu)
+                }
+                (Some(device), None) => refusals::resize_kept_device(device, node),
+                (Some(device), Some(minutes)) => {
+                    refusals::resize_kept_device_until(device, node, minutes)
+                }
+            }
+        }
+    };
+    let of_device = matches!(
+        given,
+        Growth::Kept {
+            device: Some(_),
+            ..
+        }
+    );
+    Err(refusal.at(if of_device {
+        "/resources/gpu"
+    } else {
+        "/resources"
+    }))
 }
 
 /// Sets or removes how long a waiting session may run once it started.

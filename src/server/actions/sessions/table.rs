@@ -12,7 +12,7 @@ use super::view::NameCache;
 use super::{MAX_PAGE_ITEMS, explained_all, find};
 use crate::access::Caller;
 use crate::actions::{allowed, query};
-pub use crate::catalog::session_table::ReplicaEnds;
+pub use crate::catalog::session_table::{ReplicaAmounts, ReplicaEnds};
 use crate::catalog::session_table::{TableOrder, TableSort};
 use crate::{Failure, Server};
 
@@ -48,6 +48,8 @@ pub struct TableItem {
     pub replicas: u64,
     /// How replicas that ended did; empty for a session of its own, and for what is alive.
     pub ends: Vec<ReplicaEnds>,
+    /// What they were given together; none for a session of its own.
+    pub amounts: Option<ReplicaAmounts>,
     /// Why it waits; none for what does not wait, and beyond the first 50 of a page that do.
     pub why: Option<Explanation>,
 }
@@ -65,7 +67,7 @@ pub struct TablePage {
 /// One page of the sessions that the caller may see.
 ///
 /// Errors: what cannot be read in the query, the order or the scope. O(page), a count in an index of at most 10,000
-/// rows, and some explanations; O(sessions) where a text filters. Asked again while no row changes it reads the sessions
+/// rows, a visit of each replica that rows of the page stand for, and some explanations; O(sessions) where a text filters. Asked again while no row changes it reads the sessions
 /// of the page alone.
 pub async fn table(
     server: &Server,
@@ -109,10 +111,15 @@ pub async fn table(
                     (2.., SessionState::Ended) => view.table_row_ends(&reach, &filter, id)?,
                     _ => Vec::new(),
                 };
+                let amounts = match replicas {
+                    2.. => Some(view.table_row_amounts(&reach, &filter, id)?),
+                    _ => None,
+                };
                 items.push(TableItem {
                     session: names.show(&row)?,
                     replicas,
                     ends,
+                    amounts,
                     why: None,
                 });
                 if row.state() == SessionState::Pending && waiting.len() < MAX_ROWS_EXPLAINED {

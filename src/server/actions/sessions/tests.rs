@@ -770,28 +770,73 @@ async fn a_resize_holds_to_what_the_machine_has_left() {
 }
 
 #[tokio::test]
-async fn what_backfill_placed_shrinks_and_does_not_grow() {
+async fn a_growth_takes_nothing_that_is_kept_for_the_queue() {
+    let server = server();
+    let (mina, jo) = (
+        user(&server, "mina", Role::User),
+        user(&server, "jo", Role::User),
+    );
+    for name in ["a", "b"] {
+        let session = one(&server, &mina, named(name)).await.unwrap();
+        carry_out(&server, session.id, None);
+    }
+    let mut front = named("front");
+    front.resources.cpu = Some(CpuShare(300));
+    let front = one(&server, &jo, front).await.unwrap();
+    let kept = refusal(resize(&server, &mina, "a", cores(150), None).await);
+    assert_eq!(
+        (kept.kind, kept.code.as_str()),
+        (RefusalKind::Capacity, "resize.kept")
+    );
+    assert!(
+        kept.text.contains("the first session in the queue"),
+        "{kept}"
+    );
+    assert!(kept.hint.contains("At most 1 core and "), "{}", kept.hint);
+    let told = kept.to_string();
+    assert!(!told.contains("front"), "not whose: {told}");
+    assert!(!told.contains("jo"), "not whose: {told}");
+    let before = get(&server, &mina, "a").await.unwrap();
+    assert_eq!(before.resources.cpu, CpuShare(100), "nothing was changed");
+    let smaller = resize(&server, &mina, "b", cores(50), None).await.unwrap();
+    assert_eq!(smaller.resources.cpu, CpuShare(50));
+    stop(&server, &jo, &front.id.to_string(), false)
+        .await
+        .unwrap();
+    let grown = resize(&server, &mina, "a", cores(150), None).await.unwrap();
+    assert_eq!(grown.resources.cpu, CpuShare(150));
+}
+
+/// A time limit that let a session grow before the first one in the queue stays, as one that let it start does.
+#[tokio::test]
+async fn what_is_over_in_time_grows_and_keeps_its_limit() {
     let server = server();
     let mina = user(&server, "mina", Role::User);
-    let session = one(&server, &mina, named("a")).await.unwrap();
-    carry_out(&server, session.id, None);
-    let id = session.id;
-    server
-        .catalog()
-        .write_now(Lane::Loops, "backfill", move |rows| {
-            rows.change_session(id, None, "test", None, |s| {
-                s.backfilled = true;
-                true
-            })
-            .map(drop)
-        })
+    let limited = |name: &str, seconds| LaunchRequest {
+        max_runtime_seconds: Some(seconds),
+        ..named(name)
+    };
+    for (name, seconds) in [("long", 900), ("short", 600)] {
+        let session = one(&server, &mina, limited(name, seconds)).await.unwrap();
+        carry_out(&server, session.id, None);
+    }
+    let mut front = named("front");
+    front.resources.cpu = Some(CpuShare(300));
+    one(&server, &mina, front).await.unwrap();
+    // Once short is over the front has its room beside what long has now.
+    let kept = refusal(resize(&server, &mina, "long", cores(150), None).await);
+    assert_eq!(kept.code, "resize.kept");
+    assert!(kept.text.contains("starts within 10 min"), "{kept}");
+    assert!(kept.hint.contains("time limit"), "{}", kept.hint);
+    let grown = resize(&server, &mina, "short", cores(150), None)
+        .await
         .unwrap();
-    assert_eq!(
-        code(resize(&server, &mina, "a", cores(300), None).await),
-        "resize.backfilled"
-    );
-    let smaller = resize(&server, &mina, "a", cores(50), None).await.unwrap();
-    assert_eq!(smaller.resources.cpu, CpuShare(50));
+    assert_eq!(grown.resources.cpu, CpuShare(150));
+    let row = server
+        .catalog()
+        .read_now("look at a session", move |view| view.session(grown.id))
+        .unwrap();
+    assert!(row.unwrap().backfilled, "its time limit is not extended");
 }
 
 #[tokio::test]

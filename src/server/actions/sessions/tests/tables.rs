@@ -55,6 +55,12 @@ async fn what_runs_comes_first_and_replicas_are_one_row() {
     );
     assert_eq!((all.rows, all.sessions), (4, 6));
     assert!(all.items[1].why.is_some(), "what waits says why");
+    let amounts = all.items[1].amounts.expect("they have amounts");
+    assert_eq!(
+        (amounts.cpu, amounts.memory, amounts.are_equal),
+        (CpuShare(300), Bytes::gib(3), true)
+    );
+    assert_eq!(all.items[0].amounts, None, "one has its own");
     let second = TableQuery {
         offset: 2,
         ..grouped(2)
@@ -63,8 +69,16 @@ async fn what_runs_comes_first_and_replicas_are_one_row() {
     assert_eq!(rows(&second), [("beta", 1), ("omega", 1)]);
     // One of them starts: it leaves the row of those that wait.
     carry_out(&server, train[0].id, None);
+    let other = train[2].id.to_string();
+    resize(&server, &mina, &other, cores(50), None)
+        .await
+        .unwrap();
     let all = page(&server, &mina, grouped(50)).await;
     assert_eq!((all.rows, all.sessions), (5, 6));
+    let several = all.items.iter().find(|item| item.replicas == 2);
+    let amounts = several.and_then(|item| item.amounts);
+    let amounts = amounts.expect("two still wait");
+    assert_eq!((amounts.cpu, amounts.are_equal), (CpuShare(150), false));
     assert!(rows(&all).contains(&("train-1", 1)) && rows(&all).contains(&("train-2", 2)));
     let waiting = members(&server, &mina, &train[1].id.to_string(), true).await;
     assert_eq!(waiting.unwrap().len(), 2);
