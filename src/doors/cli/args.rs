@@ -2132,8 +2132,8 @@ pub struct IdleFlags {
     /// Time after a start in which nothing counts, at most 24h [default of a new rule: 10m]
     #[arg(long, value_name = "TIME")]
     pub grace: Option<String>,
-    /// What then happens [default of a new rule: stop]
-    #[arg(long, value_name = "ACTION", value_parser = ["notice", "stop", "pause"])]
+    /// What then happens; requeue: it is stopped and waits in the queue behind all others [default of a new rule: stop]
+    #[arg(long, value_name = "ACTION", value_parser = ["notice", "stop", "pause", "requeue"])]
     pub action: Option<String>,
     /// How long one keep puts it off, 20m to 24h [default of a new rule: 1h]
     #[arg(long, value_name = "TIME")]
