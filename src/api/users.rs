@@ -85,7 +85,7 @@ pub struct DepartureBody {
     pub until: Option<Timestamp>,
 }
 
-/// Whom the folders of a user who leaves are offered to.
+/// Whom the folders of a user who leaves are offered to, or who gets the reservations.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[schema(as = FolderHandOver)]
 #[serde(deny_unknown_fields)]
@@ -117,7 +117,7 @@ pub struct DepartureView {
     /// Those of them that are offered to another owner: what is taken before stays there.
     #[serde(default)]
     pub offered: u64,
-    /// Reservations for them, which are cancelled.
+    /// Reservations for them, which are cancelled unless they are handed over before.
     #[serde(default)]
     pub reservations: u64,
     /// Images of their own, which stay.

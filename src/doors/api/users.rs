@@ -148,6 +148,18 @@ pub(super) async fn offer_folders(
     responses::whole(&headers, &ends)
 }
 
+pub(super) async fn hand_over_reservations(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    sent: JsonBody<FolderHandOverBody>,
+) -> ApiResult {
+    let to = &sent.value.to;
+    let ends = departure::hand_over_reservations(&api.server, &caller, &id, to).await?;
+    responses::whole(&headers, &ends)
+}
+
 pub(super) async fn me(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,

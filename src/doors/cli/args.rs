@@ -1677,6 +1677,13 @@ pub enum UserCommand {
         #[arg(value_name = "TO")]
         to: String,
     },
+    /// Hand the reservations of a user who is to leave over to another user of the domain
+    HandOverReservations {
+        #[arg(value_name = "USER")]
+        user: String,
+        #[arg(value_name = "TO")]
+        to: String,
+    },
     /// Remove a user who owns nothing
     Rm {
         #[arg(value_name = "USER", required = true)]

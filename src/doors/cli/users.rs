@@ -189,6 +189,11 @@ pub(super) async fn user(
             let answer = client.post(&path, &json!({"to": to})).await?;
             print(&view.one(&answer, columns::DEPARTURES)?);
         }
+        UserCommand::HandOverReservations { user, to } => {
+            let path = format!("{}/hand-over-reservations", user_path(&user));
+            let answer = client.post(&path, &json!({"to": to})).await?;
+            print(&view.one(&answer, columns::DEPARTURES)?);
+        }
         UserCommand::Rm { users } => {
             for user in users {
                 client

@@ -1102,6 +1102,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["offerFoldersOfUser"],
         &["user offer-folders x y"],
     ),
+    (
+        "POST /users/{id}/reservations/hand-over",
+        &["handOverReservationsOfUser"],
+        &["user hand-over-reservations x y"],
+    ),
     ("GET /me", &["getMe"], &["me get"]),
     (
         "POST /preferences",

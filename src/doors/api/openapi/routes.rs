@@ -1000,6 +1000,18 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/users/{id}/hand-over-reservations",
+        operation: "handOverReservationsOfUser",
+        tag: "users",
+        summary: "Hand the reservations of a user who is to leave over to another user of the domain",
+        needs: USERS_WRITE,
+        body: Some("FolderHandOver"),
+        answer: SuccessReply::Schema("Departure"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         method: "DELETE",
         path: "/api/v1/users/{id}",
         operation: "removeUser",
