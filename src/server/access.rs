@@ -326,6 +326,9 @@ fn of_token(
     let caller = caller(user, Some(token.scopes), via, source, now);
     let caller = told(caller.with_due(server, user, since));
     from_own_network(user, source)?;
+    if !networks::admit(&token.networks, source) {
+        return Err(refusals::token_address_refused(source).into());
+    }
     if token
         .used_at
         .is_none_or(|used| now.seconds_since(used) >= TOUCH_SECONDS)

@@ -3660,6 +3660,9 @@ pub enum TokenCommand {
         /// Ends after this long: 8h, 30d; when left out, after 90 days or with the token that asks
         #[arg(long, value_name = "TIME")]
         expires: Option<String>,
+        /// Networks that it may be used from, with commas between; when left out, everywhere or as the token that asks
+        #[arg(long, value_name = "NETWORKS")]
+        networks: Option<String>,
     },
     /// Revoke tokens
     Rm {
@@ -3869,6 +3872,9 @@ pub enum KeyCommand {
         /// Ends after this long: 8h, 30d; when left out, after 90 days or with the token that asks
         #[arg(long, value_name = "TIME")]
         expires: Option<String>,
+        /// Networks that it may be used from, with commas between; when left out, everywhere or as the token that asks
+        #[arg(long, value_name = "NETWORKS")]
+        networks: Option<String>,
     },
     /// Revoke access keys, by id
     Revoke {

@@ -1289,6 +1289,7 @@ pub(super) const TOKENS: &[Column<TokenView>] = &[
         true => "everything".to_owned(),
         false => r.scopes.join(" "),
     }),
+    column("NETWORKS", 3, |r, _| dash(&r.networks.join(" "))),
     column("EXPIRES", 1, |r, _| maybe(r.expires_at)),
     column("LAST USED", 2, |r, _| maybe(r.used_at)),
 ];
@@ -1298,6 +1299,7 @@ pub(super) const ACCESS_KEYS: &[Column<AccessKeyView>] = &[
     column("KEY", 0, |r, _| r.key.clone()),
     column("ID", 0, |r, _| r.id.to_string()),
     column("SCOPES", 3, |r, _| r.scopes.join(" ")),
+    column("NETWORKS", 3, |r, _| dash(&r.networks.join(" "))),
     column("EXPIRES", 1, |r, _| maybe(r.expires_at)),
     column("LAST USED", 2, |r, _| maybe(r.used_at)),
 ];

@@ -1183,7 +1183,7 @@ CREATE TABLE token (
     expires_at integer,
     used_at integer,
     used_from text
-) strict;
+, networks text not null default '[]' check (json_valid(networks))) strict;
 
 CREATE INDEX token_user on token (user);
 

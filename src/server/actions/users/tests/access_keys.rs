@@ -188,7 +188,7 @@ async fn what_ends_makes_nothing_that_ends_later() {
     let short = Key { view, secret };
     let by_key = by_signature(&server, &signed(&server, &short), HERE).await;
     let by_key = by_key.unwrap();
-    let (_, secret) = tokens::create(&server, &jae, "t", &me, Some(end))
+    let (_, secret) = tokens::create(&server, &jae, "t", &me, Some(end), &[])
         .await
         .unwrap();
     let by_token = by_token(&server, secret.reveal(), HERE).await.unwrap();
@@ -196,7 +196,7 @@ async fn what_ends_makes_nothing_that_ends_later() {
     for caller in [&by_key, &by_token.unwrap()] {
         for refused in [
             create(&server, caller, "x", &me, after).await.map(|_| ()),
-            tokens::create(&server, caller, "x", &me, after)
+            tokens::create(&server, caller, "x", &me, after, &[])
                 .await
                 .map(|_| ()),
         ] {
@@ -209,7 +209,7 @@ async fn what_ends_makes_nothing_that_ends_later() {
         // Without an end of its own it ends with its maker, and the answer says so.
         let (key, _) = create(&server, caller, "x", &me, None).await.unwrap();
         assert_eq!(key.expires_at, Some(end));
-        let (token, _) = tokens::create(&server, caller, "x", &me, Some(end))
+        let (token, _) = tokens::create(&server, caller, "x", &me, Some(end), &[])
             .await
             .unwrap();
         assert_eq!(token.expires_at, Some(end));
@@ -218,7 +218,7 @@ async fn what_ends_makes_nothing_that_ends_later() {
     let lasting = key(&server, &jae, &[Permission::Me]).await;
     let caller = by_signature(&server, &signed(&server, &lasting), HERE).await;
     for caller in [&jae, &caller.unwrap()] {
-        let (token, _) = tokens::create(&server, caller, "x", &me, None)
+        let (token, _) = tokens::create(&server, caller, "x", &me, None, &[])
             .await
             .unwrap();
         assert_eq!(token.expires_at, None);
