@@ -34,6 +34,10 @@ pub struct PolicyView {
     #[serde(default)]
     #[schema(required = true)]
     pub no_home: bool,
+    /// Sessions under it say how long they run at most.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub require_limit: bool,
     /// What it is attached to, the widest first.
     pub uses: Vec<PolicyUseView>,
     /// Version, and ETag.
@@ -201,6 +205,9 @@ pub struct NewPolicyBody {
     /// Let sessions under it have no home folder and no dot-folders by themselves.
     #[serde(default)]
     pub no_home: bool,
+    /// Refuse sessions under it that name no time limit.
+    #[serde(default)]
+    pub require_limit: bool,
 }
 
 /// What is left out stays; `limits` and `egress` are replaced as a whole.
@@ -217,6 +224,7 @@ pub struct PolicyPatchBody {
     pub sudo: Option<bool>,
     pub no_inner_door: Option<bool>,
     pub no_home: Option<bool>,
+    pub require_limit: Option<bool>,
 }
 
 /// What a policy is attached to, or detached from.

@@ -2004,6 +2004,8 @@ pub enum PolicyCommand {
         inner_door: InnerDoorFlags,
         #[command(flatten)]
         home: HomeFlags,
+        #[command(flatten)]
+        required_limit: RequiredLimitFlags,
     },
     /// Change limits of a policy; the value none takes a limit out
     Set {
@@ -2019,6 +2021,8 @@ pub enum PolicyCommand {
         inner_door: InnerDoorFlags,
         #[command(flatten)]
         home: HomeFlags,
+        #[command(flatten)]
+        required_limit: RequiredLimitFlags,
     },
     /// Remove policies that are attached to nothing
     Rm {
@@ -2251,6 +2255,17 @@ pub struct HomeFlags {
     /// Let the policy say nothing of home folders
     #[arg(long, conflicts_with = "no_home")]
     pub home: bool,
+}
+
+/// Whether sessions under a policy have to name a time limit.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct RequiredLimitFlags {
+    /// Refuse sessions that name no time limit
+    #[arg(long)]
+    pub require_limit: bool,
+    /// Let the policy ask for no time limit
+    #[arg(long, conflicts_with = "require_limit")]
+    pub no_require_limit: bool,
 }
 
 /// What a policy is attached to; the site when nothing is named.

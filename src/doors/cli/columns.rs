@@ -1177,6 +1177,10 @@ pub(super) const POLICIES: &[Column<PolicyView>] = &[
         true => "closed".to_owned(),
         false => "-".to_owned(),
     }),
+    column("TIME LIMIT", 9, |r, _| match r.require_limit {
+        true => "needed".to_owned(),
+        false => "-".to_owned(),
+    }),
     column("ATTACHED TO", 1, |r, _| {
         let places = r.uses.iter();
         let places = places.map(|one| format!("{} {}", one.level.word(), one.name));

@@ -93,6 +93,8 @@ pub struct PolicyPage {
     pub no_inner_door: bool,
     /// Sessions under it have no home by themselves.
     pub no_home: bool,
+    /// Launches under it name a time limit.
+    pub require_limit: bool,
     pub uses: Vec<UseRow>,
     pub levels: Vec<Choice>,
     pub subject: String,
@@ -387,6 +389,7 @@ async fn create(
         sudo: false,
         no_inner_door: false,
         no_home: false,
+        require_limit: false,
     };
     match policies::create(&console.server, &caller, asked).await {
         Ok(made) => {
@@ -520,6 +523,7 @@ async fn page(
         sudo: policy.sudo,
         no_inner_door: policy.no_inner_door,
         no_home: policy.no_home,
+        require_limit: policy.require_limit,
         groups: vec![
             group(LimitKind::Held, t.policies_held(), t.policies_held_lead()),
             group(LimitKind::Each, t.policies_each(), t.policies_each_lead()),
@@ -735,6 +739,7 @@ impl SentPolicy {
             sudo: Some(!self.named("sudo").is_empty()),
             no_inner_door: Some(!self.named("no_inner_door").is_empty()),
             no_home: Some(!self.named("no_home").is_empty()),
+            require_limit: Some(!self.named("require_limit").is_empty()),
         })
     }
 

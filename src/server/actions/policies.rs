@@ -88,6 +88,7 @@ pub async fn create(
                 sudo: asked.sudo,
                 no_inner_door: asked.no_inner_door,
                 no_home: asked.no_home,
+                require_limit: asked.require_limit,
                 generation: 1,
             };
             rows.insert_policy(&policy)?;
@@ -173,6 +174,7 @@ struct PolicyChange {
     sudo: Option<bool>,
     no_inner_door: Option<bool>,
     no_home: Option<bool>,
+    require_limit: Option<bool>,
     if_match: Option<u64>,
 }
 
@@ -187,6 +189,7 @@ impl PolicyChange {
             sudo: patch.sudo,
             no_inner_door: patch.no_inner_door,
             no_home: patch.no_home,
+            require_limit: patch.require_limit,
             if_match,
         })
     }
@@ -212,6 +215,7 @@ fn changed(
         sudo: wanted.sudo.unwrap_or(policy.sudo),
         no_inner_door: wanted.no_inner_door.unwrap_or(policy.no_inner_door),
         no_home: wanted.no_home.unwrap_or(policy.no_home),
+        require_limit: wanted.require_limit.unwrap_or(policy.require_limit),
         ..policy.clone()
     };
     if changed == policy {
@@ -225,7 +229,8 @@ fn changed(
         && changed.egress == policy.egress
         && changed.sudo == policy.sudo
         && changed.no_inner_door == policy.no_inner_door
-        && changed.no_home == policy.no_home;
+        && changed.no_home == policy.no_home
+        && changed.require_limit == policy.require_limit;
     let (before, after) = match is_renamed {
         true => (policy.name.clone(), changed.name.clone()),
         false => (told(&policy), told(&changed)),
@@ -370,6 +375,7 @@ pub(super) fn make_for_gpu(
         sudo: false,
         no_inner_door: false,
         no_home: false,
+        require_limit: false,
         generation: 1,
     };
     rows.insert_policy(&policy)?;
@@ -546,7 +552,8 @@ fn told(policy: &PolicyRecord) -> String {
     let sudo = policy.sudo.then(|| "sudo".to_owned());
     let door = policy.no_inner_door.then(|| "no inner door".to_owned());
     let home = policy.no_home.then(|| "no home".to_owned());
-    let said: Vec<String> = [Some(limits), network, sudo, door, home]
+    let duty = policy.require_limit.then(|| "time limit".to_owned());
+    let said: Vec<String> = [Some(limits), network, sudo, door, home, duty]
         .into_iter()
         .flatten()
         .filter(|words| !words.is_empty())
@@ -581,6 +588,7 @@ fn show(view: &ReadTransaction<'_>, policy: PolicyRecord) -> Result<PolicyView, 
         sudo: policy.sudo,
         no_inner_door: policy.no_inner_door,
         no_home: policy.no_home,
+        require_limit: policy.require_limit,
         generation: policy.generation,
     })
 }

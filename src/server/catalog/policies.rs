@@ -30,6 +30,8 @@ pub(crate) struct PolicyRecord {
     pub(crate) no_inner_door: bool,
     /// Sessions under it have no home by themselves.
     pub(crate) no_home: bool,
+    /// Launches under it name a time limit.
+    pub(crate) require_limit: bool,
     pub(crate) generation: u64,
 }
 
@@ -65,6 +67,7 @@ fn policy_row(row: &Row<'_>) -> rusqlite::Result<PolicyRecord> {
         sudo: row.get("sudo")?,
         no_inner_door: row.get("no_inner_door")?,
         no_home: row.get("no_home")?,
+        require_limit: row.get("require_limit")?,
         generation: value::unsigned(row, "generation")?,
     })
 }
@@ -191,6 +194,11 @@ impl ReadTransaction<'_> {
         self.has_flagged(subjects, "no_home")
     }
 
+    /// Whether a policy of these subjects asks each session for a time limit. Costs a visit of each policy that does.
+    pub(crate) fn requires_limit(&self, subjects: &PolicySubjects) -> Result<bool, Failure> {
+        self.has_flagged(subjects, "require_limit")
+    }
+
     /// Whether a policy of these subjects has that column set.
     fn has_flagged(&self, subjects: &PolicySubjects, column: &str) -> Result<bool, Failure> {
         Ok(self
@@ -315,7 +323,7 @@ impl ReadTransaction<'_> {
     /// All policies, by name.
     pub(crate) fn policies(&self) -> Result<Vec<PolicyRecord>, Failure> {
         let mut statement = self.connection.prepare_cached(
-            "select id, name, limits, egress, sudo, no_inner_door, no_home, generation
+            "select id, name, limits, egress, sudo, no_inner_door, no_home, require_limit, generation
              from policy order by name",
         )?;
         let rows = statement.query_map([], policy_row)?;
@@ -328,7 +336,8 @@ impl ReadTransaction<'_> {
         Ok(self
             .connection
             .prepare_cached(
-                "select id, name, limits, egress, sudo, no_inner_door, no_home, generation
+                "select id, name, limits, egress, sudo, no_inner_door, no_home, require_limit,
+                        generation
                  from policy
                  where id = ?1 or (?1 is null and name = ?2)",
             )?
@@ -471,8 +480,10 @@ impl Rows<'_> {
         self.refuse_taken_name(policy)?;
         self.connection
             .prepare_cached(
-                "insert into policy (id, name, limits, egress, sudo, no_inner_door, generation, no_home)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "insert into policy
+                     (id, name, limits, egress, sudo, no_inner_door, generation, no_home,
+                      require_limit)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )?
             .execute((
                 policy.id.0.as_bytes(),
@@ -483,6 +494,7 @@ impl Rows<'_> {
                 policy.no_inner_door,
                 value::signed(policy.generation),
                 policy.no_home,
+                policy.require_limit,
             ))?;
         Ok(())
     }
@@ -494,7 +506,7 @@ impl Rows<'_> {
             .prepare_cached(
                 "update policy
                  set name = ?2, limits = ?3, egress = ?4, sudo = ?5, no_inner_door = ?6, no_home = ?7,
-                     generation = generation + 1
+                     require_limit = ?8, generation = generation + 1
                  where id = ?1",
             )?
             .execute((
@@ -505,6 +517,7 @@ impl Rows<'_> {
                 policy.sudo,
                 policy.no_inner_door,
                 policy.no_home,
+                policy.require_limit,
             ))?;
         Ok(())
     }

@@ -33,6 +33,7 @@ fn new(name: &str, limits: LimitsBody) -> NewPolicyBody {
         sudo: false,
         no_inner_door: false,
         no_home: false,
+        require_limit: false,
     }
 }
 
@@ -176,6 +177,7 @@ async fn a_change_names_its_version_and_a_user_changes_none() {
         sudo: None,
         no_inner_door: None,
         no_home: None,
+        require_limit: None,
     };
     let stale = change(&server, &boss, "default", patch(), Some(9)).await;
     assert_eq!(code(stale), "policy.stale");
