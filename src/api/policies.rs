@@ -239,6 +239,36 @@ pub struct PolicyUseBody {
     pub subject: Option<String>,
 }
 
+/// Who would have more than a changed policy allows; nothing of theirs would end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = PolicyPreview)]
+pub struct PolicyPreviewView {
+    /// By the places that the policy is attached to, 100 at most.
+    pub items: Vec<OverLimitView>,
+    /// How many more there are.
+    pub more: u64,
+}
+
+/// One sum that is beyond a limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = OverLimit)]
+pub struct OverLimitView {
+    #[schema(value_type = PolicyLevelShape)]
+    pub level: PolicyLevel,
+    /// Name of the domain or the user, `DOMAIN/PROJECT` for a project and its members; empty for the site.
+    pub name: String,
+    /// Whose sum it is; null for that of all members of a domain or a project.
+    pub user: Option<String>,
+    /// The limit's name in a policy.
+    pub key: String,
+    /// In the unit of the key, GPUs and cores in hundredths.
+    pub used: u64,
+    pub limit: u64,
+    /// The same with units.
+    pub used_text: String,
+    pub limit_text: String,
+}
+
 /// The limit that holds, and the rule that it comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = EffectiveLimit)]

@@ -2023,6 +2023,9 @@ pub enum PolicyCommand {
         home: HomeFlags,
         #[command(flatten)]
         required_limit: RequiredLimitFlags,
+        /// Only say who would have more than it allows then
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Remove policies that are attached to nothing
     Rm {

@@ -27,7 +27,7 @@ use api::invitations::InvitationView;
 use api::nodes::NodeView;
 use api::notices::{NoticeView, NoticeWord};
 use api::operations::OperationView;
-use api::policies::{EffectiveLimitView, PolicyView};
+use api::policies::{EffectiveLimitView, OverLimitView, PolicyView};
 use api::presets::PresetView;
 use api::queue_rehearsal::RehearsedUser;
 use api::reservations::{ReservationQuotaView, ReservationView};
@@ -1255,6 +1255,17 @@ fn limit_name(key: &str) -> String {
     };
     name.unwrap_or(key).to_owned()
 }
+
+pub(super) const OVER_LIMITS: &[Column<OverLimitView>] = &[
+    column("LEVEL", 0, |r, _| r.level.word().to_owned()),
+    column("NAME", 0, |r, _| dash(&r.name)),
+    column("USER", 0, |r, _| {
+        dash(r.user.as_deref().unwrap_or_default())
+    }),
+    column("LIMIT", 0, |r, _| limit_name(&r.key)),
+    column("USED", 0, |r, _| r.used_text.clone()),
+    column("OF", 0, |r, _| r.limit_text.clone()),
+];
 
 pub(super) const LIMITS: &[Column<EffectiveLimitView>] = &[
     column("LIMIT", 0, |r, _| limit_name(&r.key)),

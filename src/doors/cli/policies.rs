@@ -13,7 +13,7 @@ use super::args::{
 use super::client::{Extra, HttpClient, encoded};
 use super::error::CliError;
 use super::output::OutputStyle;
-use super::{columns, print, values};
+use super::{columns, complain, print, values};
 
 pub(super) async fn policy(
     client: &HttpClient,
@@ -55,6 +55,7 @@ pub(super) async fn policy(
             inner_door,
             home,
             required_limit,
+            dry_run,
         } => {
             let now = client
                 .call(Method::GET, &path(&policy), Extra::default())
@@ -70,6 +71,15 @@ pub(super) async fn policy(
             put_required_limit(&mut body, required_limit);
             let mut extra = Extra::json(&body).header("If-Match", tag);
             extra.content_type = Some("application/merge-patch+json");
+            if dry_run {
+                let path = format!("{}?dry_run=true", path(&policy));
+                let over = client.call(Method::PATCH, &path, extra).await?.json()?;
+                if over["more"].as_u64().is_some_and(|more| more > 0) && view.for_humans() {
+                    complain(&format!("And {} more.\n", over["more"]));
+                }
+                print(&view.list(&over, columns::OVER_LIMITS)?);
+                return Ok(0);
+            }
             let changed = client.call(Method::PATCH, &path(&policy), extra).await?;
             print(&view.one(&changed.json()?, columns::POLICIES)?);
         }

@@ -436,6 +436,38 @@ impl ReadTransaction<'_> {
         self.held_where("session where domain = ?1", [domain.0.as_bytes()])
     }
 
+    /// What each user has in each project. Costs one visit of each live session.
+    pub(crate) fn live_usage(&self) -> Result<Vec<(PolicySubjects, LimitUsage)>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select domain, project, owner, sum(state = 'pending') as waiting,
+                    sum(iif(state = 'pending', octet_length(command) + octet_length(env), 0)) as bytes,
+                    sum(state <> 'pending') as sessions,
+                    sum(iif(state <> 'pending', gpu, 0)) as gpu,
+                    sum(iif(state <> 'pending', cpu, 0)) as cpu,
+                    sum(iif(state <> 'pending', memory, 0)) as memory
+             from session
+             where state <> 'ended'
+             group by domain, project, owner",
+        )?;
+        let rows = statement.query_map([], |row| {
+            let subjects = PolicySubjects {
+                domain: DomainId(value::id(row, "domain")?),
+                project: ProjectId(value::id(row, "project")?),
+                user: UserId(value::id(row, "owner")?),
+            };
+            let usage = LimitUsage {
+                waiting: value::unsigned(row, "waiting")?,
+                waiting_bytes: value::unsigned(row, "bytes")?,
+                sessions: value::unsigned(row, "sessions")?,
+                gpu: value::unsigned(row, "gpu")?,
+                cpu: value::unsigned(row, "cpu")?,
+                memory: value::unsigned(row, "memory")?,
+            };
+            Ok((subjects, usage))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     fn held_where(&self, whose: &str, subjects: impl Params) -> Result<LimitUsage, Failure> {
         Ok(self
             .connection

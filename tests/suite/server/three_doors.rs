@@ -1030,6 +1030,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["policy set x --gpu none"],
     ),
     (
+        "POST /policies/{id}/preview",
+        &["changePolicy"],
+        &["policy set x --gpu 1 --dry-run"],
+    ),
+    (
         "POST /policies/{id}/remove",
         &["removePolicy"],
         &["policy rm x"],

@@ -1375,7 +1375,11 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "Change the name or the limits of a policy",
         needs: SYSTEM_WRITE,
         body: Some("PolicyPatch"),
-        answer: SuccessReply::Schema("Policy"),
+        query: &[(
+            "dry_run",
+            "true: answer who would have more than it allows, change nothing",
+        )],
+        answer: SuccessReply::Either("Policy", "PolicyPreview"),
         refusals: &[400, 404, 409, 412, 422, 428],
         ..ROUTE
     },
