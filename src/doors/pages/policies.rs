@@ -132,7 +132,7 @@ pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/policies", get(list).post(create))
         .route("/policies/{id}", get(show).post(change))
-        .route("/policies/{id}/preview", post(preview))
+        .route("/policies/{id}/preview", get(preview_left).post(preview))
         .route("/policies/{id}/attach", post(attach))
         .route("/policies/{id}/detach", get(ask_detach).post(detach))
         .route("/policies/{id}/remove", get(ask_remove).post(remove))
@@ -633,6 +633,11 @@ async fn preview(
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
+}
+
+/// `GET /policies/{id}/preview`: what was previewed has no address of its own.
+async fn preview_left(Path(id): Path<String>) -> Response {
+    responses::see(&format!("{PATH}/{}", encoded(&id)))
 }
 
 /// The policy as the form has it, under the version that the form was filled from.
