@@ -280,7 +280,7 @@ fn ages_at(server: &Server, user: &User) -> Option<Timestamp> {
 
 /// Who is behind this bearer token; None where it is none of ours.
 ///
-/// Errors: `token.expired`, `user.suspended`, both unauthenticated; `sign-in.address-refused`.
+/// Errors: `token.expired`, `user.suspended`, both unauthenticated; `sign-in.address-refused`, `token.address-refused`.
 pub async fn by_token(
     server: &Server,
     bearer: &str,

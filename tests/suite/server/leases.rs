@@ -458,7 +458,7 @@ async fn a_token_and_a_key_that_are_bound_to_other_networks_open_nothing() {
     };
     let elsewhere = make(&["10.0.0.0/8"]).await;
     let refused = the_box.get(&elsewhere, "/api/v1/me").await;
-    assert_eq!(refused.short(), "403 sign-in.address-refused");
+    assert_eq!(refused.short(), "403 token.address-refused");
     let here = make(&["192.0.2.0/24"]).await;
     assert_eq!(the_box.get(&here, "/api/v1/me").await.status, 200);
     // What it makes is good there alone, too.

@@ -135,7 +135,7 @@ async fn a_token_of_some_networks_is_refused_elsewhere_and_makes_nothing_wider()
         .unwrap();
     assert_eq!(shown.networks, ["192.0.2.0/24"]);
     let refused = code(by_token(&server, token.reveal(), there(9)).await);
-    assert_eq!(refused, "sign-in.address-refused");
+    assert_eq!(refused, "token.address-refused");
     let bound = by_token(&server, token.reveal(), HERE)
         .await
         .unwrap()
@@ -152,7 +152,7 @@ async fn a_token_of_some_networks_is_refused_elsewhere_and_makes_nothing_wider()
     let (same, token) = make(&bound, &[]).await.unwrap();
     assert_eq!(same.networks, ["192.0.2.0/24"]);
     let refused = code(by_token(&server, token.reveal(), there(9)).await);
-    assert_eq!(refused, "sign-in.address-refused");
+    assert_eq!(refused, "token.address-refused");
     let none = users::access_keys::create(&server, &bound, "k", &every, None, &[]).await;
     assert_eq!(none.unwrap().0.networks, ["192.0.2.0/24"]);
     let key = NewSshKeyBody {
