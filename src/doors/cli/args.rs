@@ -1939,13 +1939,16 @@ pub enum SignUpCommand {
     Ls,
     /// Make the account that a request asks for
     #[command(after_help = "Example:\n  \
-        fardel sign-up approve 01997c3e-0000-7000-8000-000000000000 --name mina.han")]
+        fardel sign-up approve 01997c3e-0000-7000-8000-000000000000 --name mina.han --expires 90d")]
     Approve {
         #[arg(value_name = "ID")]
         request: String,
         /// Another name than the one that was asked for
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
+        /// When the account of a guest ends, such as 90d or 2027-02-28
+        #[arg(long, value_name = "TIME")]
+        expires: Option<String>,
     },
     /// Decline requests; they can be reopened for 30 days
     Decline {

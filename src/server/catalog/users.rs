@@ -467,8 +467,8 @@ impl Rows<'_> {
             .prepare_cached(
                 "insert into user
                      (id, name, language, theme, time_zone, suspended, password, created_at,
-                      generation, domain, full_name, email, must_change)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                      generation, domain, full_name, email, must_change, expires_at)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
             )?
             .execute((
                 user.id.0.as_bytes(),
@@ -484,6 +484,7 @@ impl Rows<'_> {
                 &user.full_name,
                 user.email.as_ref().map(EmailAddress::as_str),
                 user.must_change_password,
+                user.expires_at.map(Timestamp::as_millis),
             ))?;
         for held in &user.grants {
             self.put_grant(user.id, held)?;
