@@ -1,4 +1,4 @@
-//! The networks that a user, a token or a key may come from, as addresses with a length (CIDR). Knows nobody.
+//! The networks that a user, a token or a key may come from, as addresses with a length (CIDR). Knows no user.
 
 use std::net::IpAddr;
 
