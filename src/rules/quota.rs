@@ -665,7 +665,7 @@ mod tests {
         };
         let over = [(LimitKey::Waiting, 1, 0), (LimitKey::Gpu, 250, 200)];
         assert_eq!(beyond(&limits, &usage), over);
-        assert_eq!(beyond(&PolicyLimits::NONE, &usage), []);
+        assert!(beyond(&PolicyLimits::NONE, &usage).is_empty());
     }
 
     #[test]

@@ -408,7 +408,7 @@ async fn a_preview_names_who_would_have_more_and_changes_nothing() {
     let limits = LimitsBody::default();
     create(&server, &boss, new("lab", limits)).await.unwrap();
     let none = preview(&server, &boss, "lab", waiting(1)).await.unwrap();
-    assert_eq!(none.items, []);
+    assert!(none.items.is_empty());
     let project = to(PolicyLevel::Project, "default/default");
     attach(&server, &boss, "lab", project).await.unwrap();
     let over = preview(&server, &boss, "lab", waiting(1)).await.unwrap();
