@@ -34,6 +34,10 @@ pub struct PolicyView {
     #[serde(default)]
     #[schema(required = true)]
     pub no_home: bool,
+    /// Sessions under it say how long they run at most.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub require_limit: bool,
     /// What it is attached to, the widest first.
     pub uses: Vec<PolicyUseView>,
     /// Version, and ETag.
@@ -201,6 +205,9 @@ pub struct NewPolicyBody {
     /// Let sessions under it have no home folder and no dot-folders by themselves.
     #[serde(default)]
     pub no_home: bool,
+    /// Refuse sessions under it that name no time limit.
+    #[serde(default)]
+    pub require_limit: bool,
 }
 
 /// What is left out stays; `limits` and `egress` are replaced as a whole.
@@ -217,6 +224,7 @@ pub struct PolicyPatchBody {
     pub sudo: Option<bool>,
     pub no_inner_door: Option<bool>,
     pub no_home: Option<bool>,
+    pub require_limit: Option<bool>,
 }
 
 /// What a policy is attached to, or detached from.
@@ -229,6 +237,36 @@ pub struct PolicyUseBody {
     /// Name or id of the domain, project or user, for members that of their project; left out for the site.
     #[serde(default)]
     pub subject: Option<String>,
+}
+
+/// Who would have more than a changed policy allows; nothing of theirs would end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = PolicyPreview)]
+pub struct PolicyPreviewView {
+    /// By the places that the policy is attached to, 100 at most.
+    pub items: Vec<OverLimitView>,
+    /// How many more there are.
+    pub more: u64,
+}
+
+/// One sum that is beyond a limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = OverLimit)]
+pub struct OverLimitView {
+    #[schema(value_type = PolicyLevelShape)]
+    pub level: PolicyLevel,
+    /// Name of the domain or the user, `DOMAIN/PROJECT` for a project and its members; empty for the site.
+    pub name: String,
+    /// Whose sum it is; null for that of all members of a domain or a project.
+    pub user: Option<String>,
+    /// The limit's name in a policy.
+    pub key: String,
+    /// In the unit of the key, GPUs and cores in hundredths.
+    pub used: u64,
+    pub limit: u64,
+    /// The same with units.
+    pub used_text: String,
+    pub limit_text: String,
 }
 
 /// The limit that holds, and the rule that it comes from.

@@ -87,6 +87,7 @@ fn named() -> Schemas {
     collect::<tenancy::GrantBody>(&mut all);
     collect::<policies::NewPolicyBody>(&mut all);
     collect::<policies::PolicyPatchBody>(&mut all);
+    collect::<policies::PolicyPreviewView>(&mut all);
     collect::<policies::PolicyUseBody>(&mut all);
     collect::<allowances::NewAllowanceBody>(&mut all);
     collect::<usage::Usage>(&mut all);

@@ -32,13 +32,16 @@ pub struct SignUpView {
     pub declined_by: Option<String>,
 }
 
-/// Under which name an account is made.
+/// Under which name an account is made, and until when.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[schema(as = SignUpApproval)]
 #[serde(default, deny_unknown_fields)]
 pub struct SignUpApprovalBody {
     /// Left out: the one that they asked for.
     pub name: Option<String>,
+    /// When the account of a guest ends; left out: it has no end.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
 }
 
 /// Who may ask for an account of a domain.

@@ -42,6 +42,9 @@ pub struct TokenView {
     #[schema(value_type = Option<String>, format = DateTime)]
     pub used_at: Option<Timestamp>,
     pub used_from: Option<String>,
+    /// Networks that it may be used from; empty: everywhere.
+    #[serde(default)]
+    pub networks: Vec<String>,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -85,7 +88,7 @@ pub struct DepartureBody {
     pub until: Option<Timestamp>,
 }
 
-/// Whom the folders of a user who leaves are offered to.
+/// Whom the folders of a user who leaves are offered to, or who gets the reservations.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[schema(as = FolderHandOver)]
 #[serde(deny_unknown_fields)]
@@ -117,7 +120,7 @@ pub struct DepartureView {
     /// Those of them that are offered to another owner: what is taken before stays there.
     #[serde(default)]
     pub offered: u64,
-    /// Reservations for them, which are cancelled.
+    /// Reservations for them, which are cancelled unless they are handed over before.
     #[serde(default)]
     pub reservations: u64,
     /// Images of their own, which stay.
@@ -200,6 +203,11 @@ pub struct NewTokenBody {
     #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
+    /// Networks that it may be used from, such as `10.1.0.0/16`; an empty list: everywhere, or where the token of this request
+    /// may.
+    #[serde(default)]
+    #[schema(value_type = Vec<NetworkShape>, max_items = 16)]
+    pub networks: Vec<String>,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -240,6 +248,9 @@ pub struct AccessKeyView {
     pub used_at: Option<Timestamp>,
     /// Address it was last used from.
     pub used_from: Option<String>,
+    /// Networks that it may be used from; empty: everywhere.
+    #[serde(default)]
+    pub networks: Vec<String>,
 }
 
 /// A new access key with its secret, which is shown this once.

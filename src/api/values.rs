@@ -704,11 +704,13 @@ words! {
 }
 
 words! {
-    /// What happens to an idle session after both warnings: its owner is told, it is stopped, or it is paused.
+    /// What happens to an idle session after both warnings: its owner is told, it is stopped, it is paused, or it is stopped
+    /// and waits in the queue again, behind all others.
     IdleActionShape as IdleAction of IdleAction {
         Notice,
         Stop,
         Pause,
+        Requeue,
     }
 }
 

@@ -202,6 +202,10 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/users/{id}/depart", post(users::depart))
         .route("/users/{id}/offer-folders", post(users::offer_folders))
         .route(
+            "/users/{id}/hand-over-reservations",
+            post(users::hand_over_reservations),
+        )
+        .route(
             "/users/{id}/grants",
             get(tenancy::list_grants)
                 .put(tenancy::put_grant)

@@ -690,6 +690,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "break-glass" => t.break_glass_opened_now(of),
         "break-glass-ended" => t.break_glass_ended_now().to_owned(),
         "folders-offered" => t.departure_offered_now(of),
+        "reservations-handed-over" => t.departure_handed_over_now(of),
         "sign-up-approved" => t.sign_ups_approved_now().to_owned(),
         "sign-up-declined" => t.sign_ups_declined_now().to_owned(),
         "sign-up-reopened" => t.sign_ups_reopened_now().to_owned(),

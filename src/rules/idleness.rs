@@ -53,16 +53,19 @@ pub enum IdleAction {
     Notice,
     Stop,
     Pause,
+    /// It is stopped, and waits in the queue behind all others.
+    Requeue,
 }
 
 impl IdleAction {
-    pub const ALL: [Self; 3] = [Self::Notice, Self::Stop, Self::Pause];
+    pub const ALL: [Self; 4] = [Self::Notice, Self::Stop, Self::Pause, Self::Requeue];
 
     pub fn word(self) -> &'static str {
         match self {
             Self::Notice => "notice",
             Self::Stop => "stop",
             Self::Pause => "pause",
+            Self::Requeue => "requeue",
         }
     }
 

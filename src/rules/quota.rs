@@ -512,6 +512,19 @@ pub struct EffectiveLimit {
     pub usual: Option<u64>,
 }
 
+/// Sums of which more is in use than the limits say, each with what is in use and what may be, in the order of the keys.
+/// Limits of one session and of an account bound no sum here.
+pub fn beyond(limits: &PolicyLimits, usage: &LimitUsage) -> Vec<(LimitKey, u64, u64)> {
+    let sums = LimitKey::ALL
+        .into_iter()
+        .filter(|key| matches!(key.kind(), LimitKind::Queue | LimitKind::Held));
+    let over = sums.filter_map(|key| {
+        let (limit, used) = (limits.get(key)?, usage.get(key));
+        (used > limit).then_some((key, used, limit))
+    });
+    over.collect()
+}
+
 /// Gives for each key the limit that leaves the least, in the order of the keys; a key of which no policy says
 /// anything is unlimited and left out.
 ///
@@ -632,6 +645,27 @@ mod tests {
             })
         };
         (0..100).find(|more| refuses(more + 1))
+    }
+
+    #[test]
+    fn what_is_beyond_a_limit_is_told_and_what_reaches_it_is_not() {
+        let usage = LimitUsage {
+            sessions: 3,
+            gpu: 250,
+            waiting: 1,
+            ..LimitUsage::default()
+        };
+        let limits = PolicyLimits {
+            sessions: Some(3),
+            gpu: Some(200),
+            waiting: Some(0),
+            cpu: Some(100),
+            gpu_each: Some(1),
+            ..PolicyLimits::NONE
+        };
+        let over = [(LimitKey::Waiting, 1, 0), (LimitKey::Gpu, 250, 200)];
+        assert_eq!(beyond(&limits, &usage), over);
+        assert!(beyond(&PolicyLimits::NONE, &usage).is_empty());
     }
 
     #[test]

@@ -280,7 +280,7 @@ fn ages_at(server: &Server, user: &User) -> Option<Timestamp> {
 
 /// Who is behind this bearer token; None where it is none of ours.
 ///
-/// Errors: `token.expired`, `user.suspended`, both unauthenticated; `sign-in.address-refused`.
+/// Errors: `token.expired`, `user.suspended`, both unauthenticated; `sign-in.address-refused`, `token.address-refused`.
 pub async fn by_token(
     server: &Server,
     bearer: &str,
@@ -326,6 +326,9 @@ fn of_token(
     let caller = caller(user, Some(token.scopes), via, source, now);
     let caller = told(caller.with_due(server, user, since));
     from_own_network(user, source)?;
+    if !networks::admit(&token.networks, source) {
+        return Err(refusals::token_address_refused(source).into());
+    }
     if token
         .used_at
         .is_none_or(|used| now.seconds_since(used) >= TOUCH_SECONDS)

@@ -66,8 +66,11 @@ test("an idle rule is tried, added, changed and removed", async () => {
   await page.click("button:has-text('Try on the last week')");
   await page.locator("#tried").waitFor();
   await page.selectOption("#of", "any");
+  await page.selectOption("#action", "requeue");
   await page.click("button:has-text('Save')");
   await page.locator("tbody tr", { hasText: "GPU below 5% or cores below 0.1" }).waitFor();
+
+  await page.locator("tbody tr", { hasText: "Stop it and queue it again" }).waitFor();
 
   await page.click("tbody tr:has-text('idle-gpus') a[data-dialog]");
   await page.click("dialog button:has-text('Remove rule')");

@@ -70,6 +70,17 @@ test("a policy is written, attached, and its limits hold", async () => {
   await page.click("button:has-text('Attach')");
   await page.locator("li", { hasText: "default/default" }).waitFor();
   assert.equal(kept(), 3 * 2 ** 30);
+  // Who would be over is told, what was typed stays, and nothing is saved.
+  await page.fill("#memory_each", "4 GiB");
+  await page.check("#require_limit");
+  await page.click("button:has-text('Who would be over?')");
+  await page.locator("#over", { hasText: "No user and no project has more" }).waitFor();
+  assert.equal(await page.inputValue("#memory_each"), "4 GiB");
+  assert.equal(await page.isChecked("#require_limit"), true);
+  assert.deepEqual(await violations(page), []);
+  assert.equal(kept(), 3 * 2 ** 30);
+  await page.goto(`${house.origin}/policies/class/preview`);
+  assert.equal(page.url(), `${house.origin}/policies/class`);
   // Enter in the name saves the limits, and the name stays.
   await page.fill("#subject", "later");
   await page.press("#subject", "Enter");

@@ -40,13 +40,24 @@ pub(super) async fn get(
     responses::one(&headers, &policy, policy.generation)
 }
 
+#[derive(Deserialize)]
+pub(super) struct ChangeQuery {
+    #[serde(default)]
+    dry_run: bool,
+}
+
 pub(super) async fn change(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
     Path(id): Path<String>,
+    QueryParameters(query): QueryParameters<ChangeQuery>,
     headers: HeaderMap,
     sent: JsonBody<PolicyPatchBody>,
 ) -> ApiResult {
+    if query.dry_run {
+        let over = policies::preview(&api.server, &caller, &id, sent.value).await?;
+        return responses::whole(&headers, &over);
+    }
     let seen = responses::must_match(&headers)?;
     let policy = policies::change(&api.server, &caller, &id, sent.value, seen).await?;
     responses::changed(&policy, policy.generation)

@@ -344,6 +344,7 @@ fn warning(t: Text, action: IdleAction, minutes: u64) -> Bytes {
         IdleAction::Notice => t.idle_terminal_notice().to_owned(),
         IdleAction::Stop => t.idle_terminal_stop(minutes),
         IdleAction::Pause => t.idle_terminal_pause(minutes),
+        IdleAction::Requeue => t.idle_terminal_requeue(minutes),
     };
     format!("\r\n\x1b[7m fardel: {words} \x1b[0m\r\n").into()
 }

@@ -148,6 +148,18 @@ pub(super) async fn offer_folders(
     responses::whole(&headers, &ends)
 }
 
+pub(super) async fn hand_over_reservations(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    sent: JsonBody<FolderHandOverBody>,
+) -> ApiResult {
+    let to = &sent.value.to;
+    let ends = departure::hand_over_reservations(&api.server, &caller, &id, to).await?;
+    responses::whole(&headers, &ends)
+}
+
 pub(super) async fn me(
     State(api): State<ApiContext>,
     ApiCaller(caller): ApiCaller,
@@ -194,8 +206,11 @@ pub(super) async fn create_token(
         name,
         scopes,
         expires_at,
+        networks,
     } = sent.value;
-    let (token, secret) = tokens::create(&api.server, &caller, &name, &scopes, expires_at).await?;
+    let (server, ends) = (&api.server, expires_at);
+    let made = tokens::create(server, &caller, &name, &scopes, ends, &networks).await?;
+    let (token, secret) = made;
     let location = format!("/api/v1/me/tokens/{}", token.id);
     let body = MadeToken {
         token,
@@ -249,8 +264,10 @@ pub(super) async fn create_key(
         name,
         scopes,
         expires_at,
+        networks,
     } = sent.value;
-    let made = access_keys::create(&api.server, &caller, &name, &scopes, expires_at).await?;
+    let (server, ends) = (&api.server, expires_at);
+    let made = access_keys::create(server, &caller, &name, &scopes, ends, &networks).await?;
     let (key, secret) = made;
     let location = format!("/api/v1/me/keys/{}", key.id);
     let body = MadeAccessKey {

@@ -1677,6 +1677,13 @@ pub enum UserCommand {
         #[arg(value_name = "TO")]
         to: String,
     },
+    /// Hand the reservations of a user who is to leave over to another user of the domain
+    HandOverReservations {
+        #[arg(value_name = "USER")]
+        user: String,
+        #[arg(value_name = "TO")]
+        to: String,
+    },
     /// Remove a user who owns nothing
     Rm {
         #[arg(value_name = "USER", required = true)]
@@ -1932,13 +1939,16 @@ pub enum SignUpCommand {
     Ls,
     /// Make the account that a request asks for
     #[command(after_help = "Example:\n  \
-        fardel sign-up approve 01997c3e-0000-7000-8000-000000000000 --name mina.han")]
+        fardel sign-up approve 01997c3e-0000-7000-8000-000000000000 --name mina.han --expires 90d")]
     Approve {
         #[arg(value_name = "ID")]
         request: String,
         /// Another name than the one that was asked for
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
+        /// When the account of a guest ends, such as 90d or 2027-02-28
+        #[arg(long, value_name = "TIME")]
+        expires: Option<String>,
     },
     /// Decline requests; they can be reopened for 30 days
     Decline {
@@ -1997,6 +2007,8 @@ pub enum PolicyCommand {
         inner_door: InnerDoorFlags,
         #[command(flatten)]
         home: HomeFlags,
+        #[command(flatten)]
+        required_limit: RequiredLimitFlags,
     },
     /// Change limits of a policy; the value none takes a limit out
     Set {
@@ -2012,6 +2024,11 @@ pub enum PolicyCommand {
         inner_door: InnerDoorFlags,
         #[command(flatten)]
         home: HomeFlags,
+        #[command(flatten)]
+        required_limit: RequiredLimitFlags,
+        /// Only say who would have more than it allows then
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Remove policies that are attached to nothing
     Rm {
@@ -2132,8 +2149,8 @@ pub struct IdleFlags {
     /// Time after a start in which nothing counts, at most 24h [default of a new rule: 10m]
     #[arg(long, value_name = "TIME")]
     pub grace: Option<String>,
-    /// What then happens [default of a new rule: stop]
-    #[arg(long, value_name = "ACTION", value_parser = ["notice", "stop", "pause"])]
+    /// What then happens; requeue: it is stopped and waits in the queue behind all others [default of a new rule: stop]
+    #[arg(long, value_name = "ACTION", value_parser = ["notice", "stop", "pause", "requeue"])]
     pub action: Option<String>,
     /// How long one keep puts it off, 20m to 24h [default of a new rule: 1h]
     #[arg(long, value_name = "TIME")]
@@ -2244,6 +2261,17 @@ pub struct HomeFlags {
     /// Let the policy say nothing of home folders
     #[arg(long, conflicts_with = "no_home")]
     pub home: bool,
+}
+
+/// Whether sessions under a policy have to name a time limit.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub struct RequiredLimitFlags {
+    /// Refuse sessions that name no time limit
+    #[arg(long)]
+    pub require_limit: bool,
+    /// Let the policy ask for no time limit
+    #[arg(long, conflicts_with = "require_limit")]
+    pub no_require_limit: bool,
 }
 
 /// What a policy is attached to; the site when nothing is named.
@@ -3653,6 +3681,9 @@ pub enum TokenCommand {
         /// Ends after this long: 8h, 30d; when left out, after 90 days or with the token that asks
         #[arg(long, value_name = "TIME")]
         expires: Option<String>,
+        /// Networks that it may be used from, with commas between; when left out, everywhere or as the token that asks
+        #[arg(long, value_name = "NETWORKS")]
+        networks: Option<String>,
     },
     /// Revoke tokens
     Rm {
@@ -3862,6 +3893,9 @@ pub enum KeyCommand {
         /// Ends after this long: 8h, 30d; when left out, after 90 days or with the token that asks
         #[arg(long, value_name = "TIME")]
         expires: Option<String>,
+        /// Networks that it may be used from, with commas between; when left out, everywhere or as the token that asks
+        #[arg(long, value_name = "NETWORKS")]
+        networks: Option<String>,
     },
     /// Revoke access keys, by id
     Revoke {

@@ -27,7 +27,7 @@ use api::invitations::InvitationView;
 use api::nodes::NodeView;
 use api::notices::{NoticeView, NoticeWord};
 use api::operations::OperationView;
-use api::policies::{EffectiveLimitView, PolicyView};
+use api::policies::{EffectiveLimitView, OverLimitView, PolicyView};
 use api::presets::PresetView;
 use api::queue_rehearsal::RehearsedUser;
 use api::reservations::{ReservationQuotaView, ReservationView};
@@ -1177,6 +1177,10 @@ pub(super) const POLICIES: &[Column<PolicyView>] = &[
         true => "closed".to_owned(),
         false => "-".to_owned(),
     }),
+    column("TIME LIMIT", 9, |r, _| match r.require_limit {
+        true => "needed".to_owned(),
+        false => "-".to_owned(),
+    }),
     column("ATTACHED TO", 1, |r, _| {
         let places = r.uses.iter();
         let places = places.map(|one| format!("{} {}", one.level.word(), one.name));
@@ -1252,6 +1256,17 @@ fn limit_name(key: &str) -> String {
     name.unwrap_or(key).to_owned()
 }
 
+pub(super) const OVER_LIMITS: &[Column<OverLimitView>] = &[
+    column("LEVEL", 0, |r, _| r.level.word().to_owned()),
+    column("NAME", 0, |r, _| dash(&r.name)),
+    column("USER", 0, |r, _| {
+        dash(r.user.as_deref().unwrap_or_default())
+    }),
+    column("LIMIT", 0, |r, _| limit_name(&r.key)),
+    column("USED", 0, |r, _| r.used_text.clone()),
+    column("OF", 0, |r, _| r.limit_text.clone()),
+];
+
 pub(super) const LIMITS: &[Column<EffectiveLimitView>] = &[
     column("LIMIT", 0, |r, _| limit_name(&r.key)),
     column("USED", 0, |r, _| r.used_text.clone()),
@@ -1289,6 +1304,7 @@ pub(super) const TOKENS: &[Column<TokenView>] = &[
         true => "everything".to_owned(),
         false => r.scopes.join(" "),
     }),
+    column("NETWORKS", 3, |r, _| dash(&r.networks.join(" "))),
     column("EXPIRES", 1, |r, _| maybe(r.expires_at)),
     column("LAST USED", 2, |r, _| maybe(r.used_at)),
 ];
@@ -1298,6 +1314,7 @@ pub(super) const ACCESS_KEYS: &[Column<AccessKeyView>] = &[
     column("KEY", 0, |r, _| r.key.clone()),
     column("ID", 0, |r, _| r.id.to_string()),
     column("SCOPES", 3, |r, _| r.scopes.join(" ")),
+    column("NETWORKS", 3, |r, _| dash(&r.networks.join(" "))),
     column("EXPIRES", 1, |r, _| maybe(r.expires_at)),
     column("LAST USED", 2, |r, _| maybe(r.used_at)),
 ];

@@ -138,6 +138,7 @@ pub(super) async fn keep(
                     IdleAction::Notice => "its owner is told",
                     IdleAction::Stop => "stopped",
                     IdleAction::Pause => "paused",
+                    IdleAction::Requeue => "queued again",
                 };
                 format!("{session}  kept until {}, then {then} if idle", second(at))
             },

@@ -320,6 +320,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "user offer-folders",
         "떠날 사용자의 폴더를 같은 도메인의 다른 사용자에게 제안합니다",
     ),
+    (
+        "user hand-over-reservations",
+        "떠날 사용자의 예약을 같은 도메인의 다른 사용자에게 넘깁니다",
+    ),
     ("user rm", "가진 것이 없는 사용자를 지웁니다"),
     ("roster", "사용자 명단 파일: 계획, 적용, 되돌리기"),
     ("roster ls", "적용한 명단을 나열합니다"),

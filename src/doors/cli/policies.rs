@@ -7,12 +7,13 @@ use rules::units::{Bytes, CpuShare, GpuShare};
 use serde_json::{Map, Value, json};
 
 use super::args::{
-    EgressFlags, HomeFlags, InnerDoorFlags, LimitFlags, PolicyCommand, PolicyPlace, SudoFlags,
+    EgressFlags, HomeFlags, InnerDoorFlags, LimitFlags, PolicyCommand, PolicyPlace,
+    RequiredLimitFlags, SudoFlags,
 };
 use super::client::{Extra, HttpClient, encoded};
 use super::error::CliError;
 use super::output::OutputStyle;
-use super::{columns, print, values};
+use super::{columns, complain, print, values};
 
 pub(super) async fn policy(
     client: &HttpClient,
@@ -35,12 +36,14 @@ pub(super) async fn policy(
             sudo,
             inner_door,
             home,
+            required_limit,
         } => {
             let mut body = json!({"name": name, "limits": said(&limits, Map::new())?});
             put_egress(&mut body, &egress, &Value::Null);
             put_sudo(&mut body, sudo);
             put_inner_door(&mut body, inner_door);
             put_home(&mut body, home);
+            put_required_limit(&mut body, required_limit);
             let made = client.send::<PolicyView>("/api/v1/policies", &body).await?;
             print(&view.said(&made.body, &made.read.name)?);
         }
@@ -51,6 +54,8 @@ pub(super) async fn policy(
             sudo,
             inner_door,
             home,
+            required_limit,
+            dry_run,
         } => {
             let now = client
                 .call(Method::GET, &path(&policy), Extra::default())
@@ -63,8 +68,18 @@ pub(super) async fn policy(
             put_sudo(&mut body, sudo);
             put_inner_door(&mut body, inner_door);
             put_home(&mut body, home);
+            put_required_limit(&mut body, required_limit);
             let mut extra = Extra::json(&body).header("If-Match", tag);
             extra.content_type = Some("application/merge-patch+json");
+            if dry_run {
+                let path = format!("{}?dry_run=true", path(&policy));
+                let over = client.call(Method::PATCH, &path, extra).await?.json()?;
+                if over["more"].as_u64().is_some_and(|more| more > 0) && view.for_humans() {
+                    complain(&format!("And {} more.\n", over["more"]));
+                }
+                print(&view.list(&over, columns::OVER_LIMITS)?);
+                return Ok(0);
+            }
             let changed = client.call(Method::PATCH, &path(&policy), extra).await?;
             print(&view.one(&changed.json()?, columns::POLICIES)?);
         }
@@ -183,6 +198,13 @@ fn put_inner_door(body: &mut Value, flags: InnerDoorFlags) {
 fn put_home(body: &mut Value, flags: HomeFlags) {
     if flags.home || flags.no_home {
         body["no_home"] = flags.no_home.into();
+    }
+}
+
+/// The same of the time limit that sessions have to name.
+fn put_required_limit(body: &mut Value, flags: RequiredLimitFlags) {
+    if flags.require_limit || flags.no_require_limit {
+        body["require_limit"] = flags.require_limit.into();
     }
 }
 

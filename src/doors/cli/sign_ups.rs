@@ -9,7 +9,7 @@ use super::args::SignUpCommand;
 use super::client::{Extra, HttpClient, encoded};
 use super::error::CliError;
 use super::output::OutputStyle;
-use super::{columns, print};
+use super::{columns, print, values};
 
 const PATH: &str = "/api/v1/sign-ups";
 const RULES: &str = "/api/v1/sign-up-rules";
@@ -21,9 +21,15 @@ pub(super) async fn sign_up(
 ) -> Result<u8, CliError> {
     match request {
         SignUpCommand::Ls => print(&view.list(&client.get(PATH).await?, columns::SIGN_UPS)?),
-        SignUpCommand::Approve { request, name } => {
+        SignUpCommand::Approve {
+            request,
+            name,
+            expires,
+        } => {
             let path = format!("{PATH}/{}/approve", encoded(&request));
-            let body = json!({"name": name});
+            let end = expires.map(|text| values::ahead(&text, true, super::now()));
+            let end = end.transpose()?.map(|end| end.to_string());
+            let body = json!({"name": name, "expires_at": end});
             client.call(Method::POST, &path, Extra::json(&body)).await?;
             print(&view.said(&json!({"id": request}), &format!("{request}  approved"))?);
         }

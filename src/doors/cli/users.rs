@@ -189,6 +189,11 @@ pub(super) async fn user(
             let answer = client.post(&path, &json!({"to": to})).await?;
             print(&view.one(&answer, columns::DEPARTURES)?);
         }
+        UserCommand::HandOverReservations { user, to } => {
+            let path = format!("{}/hand-over-reservations", user_path(&user));
+            let answer = client.post(&path, &json!({"to": to})).await?;
+            print(&view.one(&answer, columns::DEPARTURES)?);
+        }
         UserCommand::Rm { users } => {
             for user in users {
                 client
@@ -215,9 +220,11 @@ pub(super) async fn token(
             name,
             scope,
             expires,
+            networks,
         } => {
             let path = "/api/v1/me/tokens";
-            let made = make::<MadeToken>(client, path, &name, scope, expires.as_deref()).await?;
+            let bounds = (expires.as_deref(), networks.as_deref());
+            let made = make::<MadeToken>(client, path, &name, scope, bounds).await?;
             if view.for_humans() {
                 complain("This secret is shown once; keep it where only you can read it.\n");
             }
@@ -248,7 +255,7 @@ async fn make<T: DeserializeOwned>(
     path: &str,
     name: &str,
     scopes: Vec<String>,
-    expires: Option<&str>,
+    (expires, networks): (Option<&str>, Option<&str>),
 ) -> Result<Answer<T>, CliError> {
     let at = super::now().plus_seconds(values::seconds(expires.unwrap_or(USUAL_TIME))?);
     let scopes = if scopes.is_empty() {
@@ -256,13 +263,16 @@ async fn make<T: DeserializeOwned>(
     } else {
         scopes
     };
-    let body = json!({"name": name, "scopes": scopes, "expires_at": at.to_string()});
+    let words = networks.unwrap_or_default().split([',', ' ']);
+    let networks: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    let mut body = json!({"name": name, "scopes": scopes, "networks": networks});
+    let endless = body.clone();
+    body["expires_at"] = json!(at.to_string());
     match client.send(path, &body).await {
         Err(refused)
             if expires.is_none() && refused.code == rules::codes::EXPIRES_AT_AFTER_MAKER =>
         {
-            let body = json!({"name": name, "scopes": scopes});
-            client.send(path, &body).await
+            client.send(path, &endless).await
         }
         answer => answer,
     }
@@ -282,10 +292,11 @@ pub(super) async fn key(
             name,
             scope,
             expires,
+            networks,
         } => {
             let path = "/api/v1/me/keys";
-            let made =
-                make::<MadeAccessKey>(client, path, &name, scope, expires.as_deref()).await?;
+            let bounds = (expires.as_deref(), networks.as_deref());
+            let made = make::<MadeAccessKey>(client, path, &name, scope, bounds).await?;
             if view.for_humans() {
                 complain("Access key and secret; the secret is shown once.\n");
             }

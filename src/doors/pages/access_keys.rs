@@ -23,7 +23,7 @@ use super::components::{self, Choice};
 use super::dialog::{self, DialogForm, DialogPage};
 use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
-use super::me::{every_scope, full, read_only, scopes_told};
+use super::me::{every_scope, full, networks_typed, read_only, scopes_told};
 use super::request_context::RequestContext;
 use super::{PagesContext, layout, responses};
 use crate::doors::text::Text;
@@ -45,6 +45,7 @@ pub struct AccessKeysPage {
     /// Why there can be no other key, in place of the form; empty while there is room.
     pub full: String,
     pub name: String,
+    pub networks: String,
     pub scopes: Vec<Choice>,
     pub lifetimes: Vec<Choice>,
 }
@@ -60,6 +61,8 @@ pub struct OwnKeyRow {
     pub name: String,
     pub key: String,
     pub scopes: String,
+    /// That it may be used from; empty: everywhere.
+    pub networks: String,
     pub ends: String,
     pub used: String,
 }
@@ -132,6 +135,7 @@ async fn read(
             .map(|days| Choice::new(days.to_string(), t.me_days_n(days), days == form.days()))
             .into(),
         name: form.name,
+        networks: form.networks,
     })
 }
 
@@ -143,6 +147,7 @@ fn row(visit: &RequestContext, caller: &Caller, key: &AccessKeyView, now: Timest
         name: key.name.clone(),
         key: key.key.clone(),
         scopes: scopes_told(t, caller, &key.scopes),
+        networks: key.networks.join(" "),
         ends: key.expires_at.map_or_else(never, |at| visit.clock.date(at)),
         used: key
             .used_at
@@ -156,6 +161,7 @@ struct NewKeyForm {
     name: String,
     scope: String,
     days: String,
+    networks: String,
 }
 
 impl NewKeyForm {
@@ -179,8 +185,9 @@ async fn make(
     };
     let now = console.server.clock().now();
     let ends = Some(now.plus_seconds(form.days() * 86_400));
-    let made = access_keys::create(&console.server, &caller, &form.name, &scopes, ends).await;
-    match made {
+    let (server, networks) = (&console.server, networks_typed(&form.networks));
+    let made = access_keys::create(server, &caller, &form.name, &scopes, ends, &networks);
+    match made.await {
         Ok((key, secret)) => {
             let place = format!("{PATH}?made={}", key.id);
             console

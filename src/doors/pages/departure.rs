@@ -38,10 +38,12 @@ pub struct DeparturePage {
     pub ends: Vec<String>,
     /// What stays, or needs another hand, one line each.
     pub stays: Vec<String>,
-    /// Folders that could be offered to another user.
+    /// Folders that could be offered to another user, and reservations that could be handed over.
     pub folders: u64,
-    /// Where that form goes.
+    pub reservations: u64,
+    /// Where that form goes, for folders and for reservations.
     pub offer: String,
+    pub hand_over: String,
     /// Running sessions: there is something to choose.
     pub running: u64,
     pub finish: bool,
@@ -52,6 +54,7 @@ pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/users/{id}/remove", get(show).post(depart))
         .route("/users/{id}/folders/offer", post(offer_folders))
+        .route("/users/{id}/reservations/hand-over", post(hand_over))
 }
 
 #[derive(Deserialize, Default)]
@@ -99,7 +102,9 @@ async fn answer(
         ends: ends(visit.text, &plan),
         stays: stays(visit.text, &plan),
         folders: plan.folders,
+        reservations: plan.reservations,
         offer: offer_action(id),
+        hand_over: format!("{PATH}/{id}/reservations/hand-over"),
         running: plan.running,
         finish: form.finish(),
         name: name.to_owned(),
@@ -162,20 +167,54 @@ async fn offer_folders(
     Path(id): Path<String>,
     Form(form): Form<OfferForm>,
 ) -> Response {
-    match departure::offer_folders(&console.server, &caller, &id, &form.to).await {
+    let given = departure::offer_folders(&console.server, &caller, &id, &form.to).await;
+    given_away(
+        &console,
+        &visit,
+        &caller,
+        (&id, &form.to),
+        given,
+        "folders-offered",
+    )
+    .await
+}
+
+/// `POST /users/{id}/reservations/hand-over`
+async fn hand_over(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(form): Form<OfferForm>,
+) -> Response {
+    let given = departure::hand_over_reservations(&console.server, &caller, &id, &form.to).await;
+    let told = "reservations-handed-over";
+    given_away(&console, &visit, &caller, (&id, &form.to), given, told).await
+}
+
+/// The page again: what was given to whom is told, a refusal stands at the form, which both share.
+async fn given_away(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    (id, to): (&str, &str),
+    given: Result<DepartureView, Failure>,
+    told: &str,
+) -> Response {
+    match given {
         Ok(_) => {
-            let back = format!("{PATH}/{}/remove", encoded(&id));
-            responses::see_with(&back, "folders-offered", form.to.trim())
+            let back = format!("{PATH}/{}/remove", encoded(id));
+            responses::see_with(&back, told, to.trim())
         }
         Err(Failure::Refusal(refusal)) => {
-            let refused = RefusedForm::new(visit.text, &offer_action(&id), &refusal);
-            let refused = refused.otherwise_at("to").with([("to", form.to.as_str())]);
+            let refused = RefusedForm::new(visit.text, &offer_action(id), &refusal);
+            let refused = refused.otherwise_at("to").with([("to", to)]);
             let visit = visit.refusing(refused);
             let status = responses::status(&refusal);
             let form = DepartureForm::default();
-            answer(&console, &visit, &caller, &id, form, status).await
+            answer(console, &visit, caller, id, form, status).await
         }
-        Err(failure) => failed(&console, &visit, &caller, &failure),
+        Err(failure) => failed(console, visit, caller, &failure),
     }
 }
 

@@ -181,6 +181,7 @@ fn idle(t: Text, kept: &str) -> Option<String> {
         IdleAction::Notice => t.idle_told_notice(minutes),
         IdleAction::Stop => t.idle_told_stop(minutes),
         IdleAction::Pause => t.idle_told_pause(minutes),
+        IdleAction::Requeue => t.idle_told_requeue(minutes),
     })
 }
 

@@ -663,6 +663,7 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "reservation.expired" => t.events_reservation_expired(),
         "reservation.withdrawn" => t.events_reservation_withdrawn(),
         "reservation.changed" => t.events_reservation_changed(),
+        "reservation.handed-over" => t.events_reservation_handed_over(),
         "reservation.cancelled" => t.events_reservation_cancelled(),
         "reservation.moved" => t.events_reservation_moved(),
         "reservation.short" => t.events_reservation_short(),

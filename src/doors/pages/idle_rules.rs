@@ -267,6 +267,7 @@ fn action_name(t: Text, action: IdleAction) -> &'static str {
         IdleAction::Notice => t.idle_action_notice(),
         IdleAction::Stop => t.idle_action_stop(),
         IdleAction::Pause => t.idle_action_pause(),
+        IdleAction::Requeue => t.idle_action_requeue(),
     }
 }
 
@@ -276,6 +277,7 @@ pub(super) fn kept_sentence(t: Text, idle: &SessionIdleView, time: &str) -> Stri
         IdleAction::Notice => t.idle_kept_notice(time),
         IdleAction::Stop => t.idle_kept_stop(time),
         IdleAction::Pause => t.idle_kept_pause(time),
+        IdleAction::Requeue => t.idle_kept_requeue(time),
     }
 }
 
@@ -285,6 +287,7 @@ pub(super) fn ends_sentence(t: Text, idle: &SessionIdleView, time: &str) -> Stri
         IdleAction::Notice => t.idle_ends_notice().to_owned(),
         IdleAction::Stop => t.idle_ends_stop(time),
         IdleAction::Pause => t.idle_ends_pause(time),
+        IdleAction::Requeue => t.idle_ends_requeue(time),
     }
 }
 

@@ -62,6 +62,7 @@ pub struct MePage {
     /// Why there can be no other token, in place of the form; empty while there is room.
     pub full: String,
     pub token_name: String,
+    pub token_networks: String,
     pub scopes: Vec<Choice>,
     pub lifetimes: Vec<Choice>,
     pub languages: Vec<Choice>,
@@ -147,6 +148,7 @@ async fn show(
         TokenPart {
             name,
             page: asked.page,
+            ..TokenPart::default()
         },
     )
     .await
@@ -175,10 +177,11 @@ pub(super) fn assigned_password(
     })
 }
 
-/// What the part of the tokens shows: what was typed as a name, and which page of them.
+/// What the part of the tokens shows: what was typed as a name and as networks, and which page of them.
 #[derive(Default)]
 struct TokenPart {
     name: String,
+    networks: String,
     page: String,
 }
 
@@ -258,7 +261,7 @@ async fn shown(
             .into_iter()
             .map(|token| OwnTokenRow {
                 id: token.id.to_string(),
-                hint: String::new(),
+                hint: token.networks.join(" "),
                 scopes: scopes_told(t, caller, &token.scopes),
                 ends: token
                     .expires_at
@@ -282,6 +285,7 @@ async fn shown(
             .collect(),
         full,
         token_name: part.name,
+        token_networks: part.networks,
         scopes: vec![
             Choice::new("all", t.me_scope_all(), true),
             Choice::new("read", t.me_scope_read(), false),
@@ -378,7 +382,17 @@ async fn choose_mail(
     };
     match mail::choose(&console.server, &caller, wanted).await {
         Ok(_) => responses::see("/me?notice=saved"),
-        Err(failure) => refused(&console, &visit, &caller, &failure, "", String::new()).await,
+        Err(failure) => {
+            refused(
+                &console,
+                &visit,
+                &caller,
+                &failure,
+                "",
+                TokenPart::default(),
+            )
+            .await
+        }
     }
 }
 
@@ -469,7 +483,7 @@ async fn password(
                 &caller,
                 &failure,
                 "/me/password",
-                String::new(),
+                TokenPart::default(),
             )
             .await
         }
@@ -483,7 +497,7 @@ async fn refused(
     caller: &Caller,
     failure: &Failure,
     action: &str,
-    token_name: String,
+    part: TokenPart,
 ) -> Response {
     match failure {
         Failure::Refusal(refusal) => {
@@ -501,10 +515,7 @@ async fn refused(
                 responses::status(refusal),
                 None,
                 None,
-                TokenPart {
-                    name: token_name,
-                    ..TokenPart::default()
-                },
+                part,
             )
             .await
         }
@@ -521,6 +532,15 @@ struct NewTokenForm {
     name: String,
     scope: String,
     days: String,
+    networks: String,
+}
+
+/// Networks as they were typed, with blanks, commas or lines between.
+pub(super) fn networks_typed(text: &str) -> Vec<String> {
+    text.split([' ', ',', ';', '\n', '\r', '\t'])
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Leads to the page that shows the secret once, so that a reload makes no second token.
@@ -542,7 +562,16 @@ async fn make_token(
         .filter(|days| LIFETIMES.contains(days))
         .unwrap_or(30);
     let ends = console.server.clock().now().plus_seconds(days * 86_400);
-    match tokens::create(&console.server, &caller, &wanted.name, &scopes, Some(ends)).await {
+    let (name, networks) = (&wanted.name, networks_typed(&wanted.networks));
+    let made = tokens::create(
+        &console.server,
+        &caller,
+        name,
+        &scopes,
+        Some(ends),
+        &networks,
+    );
+    match made.await {
         Ok((token, secret)) => {
             let place = format!("/me?made={}#tokens", token.id);
             console
@@ -557,7 +586,11 @@ async fn make_token(
                 &caller,
                 &failure,
                 "/me/tokens",
-                wanted.name,
+                TokenPart {
+                    name: wanted.name,
+                    networks: wanted.networks,
+                    ..TokenPart::default()
+                },
             )
             .await
         }
@@ -617,7 +650,15 @@ async fn revoke(
         Ok(()) => responses::see("/me?notice=token-gone"),
         Err(failure) => {
             // No form of the page has this place: the refusal stands above it.
-            refused(&console, &visit, &caller, &failure, "", String::new()).await
+            refused(
+                &console,
+                &visit,
+                &caller,
+                &failure,
+                "",
+                TokenPart::default(),
+            )
+            .await
         }
     }
 }

@@ -161,6 +161,7 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
                 IdleAction::Notice => t.idle_notice_notice().to_owned(),
                 IdleAction::Stop => t.idle_notice_stop(*minutes),
                 IdleAction::Pause => t.idle_notice_pause(*minutes),
+                IdleAction::Requeue => t.idle_notice_requeue(*minutes),
             },
             String::new(),
         ),

@@ -1,8 +1,8 @@
 //! `/policies`: the named sets of limits, what each is attached to, and the forms that write, attach and detach them.
 
 use api::policies::{
-    EgressBody, LimitsBody, NewPolicyBody, PolicyPatchBody, PolicyUseBody, PolicyUseView,
-    PolicyView,
+    EgressBody, LimitsBody, NewPolicyBody, PolicyPatchBody, PolicyPreviewView, PolicyUseBody,
+    PolicyUseView, PolicyView,
 };
 use askama::Template;
 use axum::Router;
@@ -93,9 +93,13 @@ pub struct PolicyPage {
     pub no_inner_door: bool,
     /// Sessions under it have no home by themselves.
     pub no_home: bool,
+    /// Launches under it name a time limit.
+    pub require_limit: bool,
     pub uses: Vec<UseRow>,
     pub levels: Vec<Choice>,
     pub subject: String,
+    /// Who would have more than the limits in the form allow, one line each; None where that was not asked.
+    pub over: Option<Vec<String>>,
 }
 
 /// Limits of one kind.
@@ -128,6 +132,7 @@ pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/policies", get(list).post(create))
         .route("/policies/{id}", get(show).post(change))
+        .route("/policies/{id}/preview", get(preview_left).post(preview))
         .route("/policies/{id}/attach", post(attach))
         .route("/policies/{id}/detach", get(ask_detach).post(detach))
         .route("/policies/{id}/remove", get(ask_remove).post(remove))
@@ -387,6 +392,7 @@ async fn create(
         sudo: false,
         no_inner_door: false,
         no_home: false,
+        require_limit: false,
     };
     match policies::create(&console.server, &caller, asked).await {
         Ok(made) => {
@@ -520,6 +526,7 @@ async fn page(
         sudo: policy.sudo,
         no_inner_door: policy.no_inner_door,
         no_home: policy.no_home,
+        require_limit: policy.require_limit,
         groups: vec![
             group(LimitKind::Held, t.policies_held(), t.policies_held_lead()),
             group(LimitKind::Each, t.policies_each(), t.policies_each_lead()),
@@ -564,6 +571,88 @@ async fn page(
         subject: typed.subject.clone(),
         generation: policy.generation,
         here,
+        over: None,
+    }
+}
+
+/// Who would have more, one line each.
+fn over(t: Text, preview: &PolicyPreviewView) -> Vec<String> {
+    let told = preview.items.iter().map(|one| {
+        let place = match (one.level, one.name.as_str()) {
+            (PolicyLevel::Site, _) | (_, "") => level_name(t, one.level).to_owned(),
+            (level, name) => format!("{} {name}", level_name(t, level)),
+        };
+        let who = match (&one.user, one.level) {
+            (Some(user), PolicyLevel::Site | PolicyLevel::User) => user.clone(),
+            (Some(user), _) => format!("{place} · {user}"),
+            (None, _) => place,
+        };
+        let key = LimitKey::ALL.into_iter().find(|key| key.word() == one.key);
+        let name = key.map_or_else(|| one.key.as_str(), |key| key_name(t, key));
+        let amount = |value: u64, text: &str| {
+            key.map_or_else(|| text.to_owned(), |key| amount_in(t, key, value))
+        };
+        let (used, limit) = (
+            amount(one.used, &one.used_text),
+            amount(one.limit, &one.limit_text),
+        );
+        t.policies_over_one(who, name, used, limit)
+    });
+    let more = (preview.more > 0).then(|| t.policies_over_more(preview.more));
+    told.chain(more).collect()
+}
+
+/// `POST /policies/{id}/preview`: the page with the limits as they were typed, and who would have more than they allow.
+/// Nothing is saved.
+async fn preview(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(fields): Form<Vec<(String, String)>>,
+) -> Response {
+    let sent = SentPolicy { fields };
+    let to = sent.to();
+    let previewed = async {
+        let patch = sent.patch()?;
+        let told = policies::preview(&console.server, &caller, &id, patch.clone()).await?;
+        let saved = policies::get(&console.server, &caller, &id).await?;
+        Ok::<_, Failure>((typed_in(saved, patch, sent.seen()), told))
+    };
+    match previewed.await {
+        Ok((policy, told)) => {
+            let page = PolicyPage {
+                over: Some(over(visit.text, &told)),
+                ..page(&console, &visit, &caller, &policy, &to).await
+            };
+            responses::page(&console, &visit, StatusCode::OK, &page)
+        }
+        Err(Failure::Refusal(refusal)) => {
+            let form = sent.refused(visit.text, &id, &refusal);
+            again(&console, &visit, &caller, &id, form, &refusal, &to).await
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// `GET /policies/{id}/preview`: what was previewed has no address of its own.
+async fn preview_left(Path(id): Path<String>) -> Response {
+    responses::see(&format!("{PATH}/{}", encoded(&id)))
+}
+
+/// The policy as the form has it, under the version that the form was filled from.
+fn typed_in(saved: PolicyView, patch: PolicyPatchBody, seen: Option<u64>) -> PolicyView {
+    PolicyView {
+        limits: patch.limits.map_or(saved.limits, |Object(limits)| limits),
+        egress: patch.egress.map_or(saved.egress, |Object(egress)| egress),
+        sudo: patch.sudo.unwrap_or(saved.sudo),
+        no_inner_door: patch.no_inner_door.unwrap_or(saved.no_inner_door),
+        no_home: patch.no_home.unwrap_or(saved.no_home),
+        require_limit: patch.require_limit.unwrap_or(saved.require_limit),
+        generation: seen.unwrap_or(saved.generation),
+        id: saved.id,
+        name: saved.name,
+        uses: saved.uses,
     }
 }
 
@@ -735,6 +824,7 @@ impl SentPolicy {
             sudo: Some(!self.named("sudo").is_empty()),
             no_inner_door: Some(!self.named("no_inner_door").is_empty()),
             no_home: Some(!self.named("no_home").is_empty()),
+            require_limit: Some(!self.named("require_limit").is_empty()),
         })
     }
 

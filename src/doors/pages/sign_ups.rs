@@ -12,10 +12,11 @@ use axum::routing::{get, post};
 use rules::permissions::Permission;
 use rules::refusal::Refusal;
 use rules::refusals;
+use rules::units::Timestamp;
 use serde::Deserialize;
 use server::Failure;
 use server::access::{self, Caller, NewSignUp};
-use server::actions::sign_ups;
+use server::actions::{rosters, sign_ups};
 
 use super::authentication::{PageCaller, PagePeer};
 use super::components::{self, Choice};
@@ -99,6 +100,8 @@ struct SentSignUp {
 struct SentDecision {
     decision: String,
     name: String,
+    /// The last day of the account of a guest; empty: it has no end.
+    expires: String,
 }
 
 /// What the form of a rule sent.
@@ -293,11 +296,14 @@ async fn decide(
     let server = &console.server;
     let (decided, told) = match sent.decision.as_str() {
         "approve" => {
-            let body = SignUpApprovalBody {
-                name: Some(sent.name.clone()),
+            let decided = async {
+                let body = SignUpApprovalBody {
+                    name: Some(sent.name.clone()),
+                    expires_at: end_of(&console, &caller, &sent)?,
+                };
+                sign_ups::approve(server, &caller, &id, body).await
             };
-            let decided = sign_ups::approve(server, &caller, &id, body).await;
-            (decided, "sign-up-approved")
+            (decided.await, "sign-up-approved")
         }
         "reopen" => (
             sign_ups::reopen(server, &caller, &id).await,
@@ -310,15 +316,40 @@ async fn decide(
     };
     match decided {
         Ok(()) => responses::see_with(PATH, told, ""),
-        Err(Failure::Refusal(refusal)) if is_at_name(&refusal) => {
+        Err(Failure::Refusal(refusal)) if is_at_name(&refusal) || is_at_end(&refusal) => {
             let action = format!("{PATH}/{id}/decide");
-            let form = RefusedForm::new(visit.text, &action, &refusal).at("name");
-            let form = form.with([("name", sent.name.as_str())]);
+            let field = if is_at_name(&refusal) {
+                "name"
+            } else {
+                "expires"
+            };
+            let form = RefusedForm::new(visit.text, &action, &refusal).at(field);
+            let typed = [("name", &*sent.name), ("expires", &*sent.expires)];
+            let form = form.with(typed);
             let visit = visit.refusing(form);
             answer(&console, &visit, &caller, responses::status(&refusal)).await
         }
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
+}
+
+/// The last instant of the day that was typed; None for no end. Errors: `roster.date`, `grant.ends-in-past`.
+fn end_of(
+    console: &PagesContext,
+    caller: &Caller,
+    sent: &SentDecision,
+) -> Result<Option<Timestamp>, Refusal> {
+    let now = console.server.clock().now();
+    match sent.expires.trim() {
+        "" => Ok(None),
+        text => rosters::last_instant(text, &caller.time_zone, now)
+            .map(Some)
+            .map_err(|refusal| refusal.at("/expires")),
+    }
+}
+
+fn is_at_end(refusal: &Refusal) -> bool {
+    matches!(refusal.pointer.as_deref(), Some("/expires" | "/expires_at"))
 }
 
 fn is_at_name(refusal: &Refusal) -> bool {

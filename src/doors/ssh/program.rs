@@ -337,6 +337,7 @@ async fn warned(warnings: &mut Option<IdleWarnings>, language: Option<Text>) -> 
         IdleAction::Notice => t.idle_terminal_notice().to_owned(),
         IdleAction::Stop => t.idle_terminal_stop(minutes),
         IdleAction::Pause => t.idle_terminal_pause(minutes),
+        IdleAction::Requeue => t.idle_terminal_requeue(minutes),
     };
     // A line of its own: the program under it draws itself again when it wants.
     format!("\r\n\x1b[7m fardel: {words} \x1b[0m\r\n").into()

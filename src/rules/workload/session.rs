@@ -392,10 +392,27 @@ impl Session {
             && reasons.any(|reason| reason.code == codes::SESSION_PREEMPTED)
     }
 
+    /// Is stopped because it was idle, and waits in the queue again once it is over, behind all others: time before counts
+    /// for no place. Returns whether anything changed; nothing does for one that is to end already.
+    pub fn requeue_idle(&mut self, because: Reason, now: Timestamp) -> bool {
+        let is_stopped = self.stop(DesiredState::Stop, because, now);
+        self.restart |= is_stopped;
+        is_stopped
+    }
+
+    /// Whether it is being stopped because it was idle, to wait in the queue again.
+    pub fn is_idle_requeued(&self) -> bool {
+        let mut reasons = self.reason.iter();
+        self.restart
+            && self.state() == SessionState::Stopping
+            && reasons.any(|reason| reason.code == codes::SESSION_IDLE)
+    }
+
     /// Whether it is being stopped, and what it holds is free for others then: a session that its owner restarts keeps its
     /// place.
     pub fn gives_up_place(&self) -> bool {
-        let keeps = self.restart && !self.backfilled && !self.is_preempted();
+        let makes_way = self.is_preempted() || self.is_idle_requeued();
+        let keeps = self.restart && !self.backfilled && !makes_way;
         self.state() == SessionState::Stopping && !keeps
     }
 

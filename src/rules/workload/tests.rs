@@ -119,6 +119,27 @@ fn who_makes_way_for_a_reservation_keeps_the_time_that_it_waited() {
 }
 
 #[test]
+fn who_was_idle_waits_again_behind_all_others_and_gives_its_place_up() {
+    let by = UserName::parse("kim").expect("a name");
+    let mut session = session();
+    session.queued_at = at(-100);
+    assert!(session.requeue_idle(reasons::session_idle("gpus"), at(50)));
+    assert!(session.is_idle_requeued() && session.gives_up_place());
+    let mut ends = session.clone();
+    assert!(!session.requeue_idle(reasons::session_idle("gpus"), at(51)));
+    session.end(Outcome::Stopped, None, at(60));
+    assert!(session.is_pending() && session.reason.is_none());
+    assert_eq!((session.queued_at, session.incarnation), (at(60), 2));
+    // Stopped meanwhile, it ends for good.
+    ends.restart = false;
+    assert!(!ends.stop(DesiredState::Stop, reasons::session_stopped_by(&by), at(52)));
+    assert!(!ends.is_idle_requeued());
+    ends.end(Outcome::Stopped, None, at(60));
+    assert!(!ends.requeue_idle(reasons::session_idle("gpus"), at(61)));
+    assert_eq!(ends.state(), SessionState::Ended);
+}
+
+#[test]
 fn who_is_stopped_while_it_makes_way_ends_for_good_and_says_why() {
     let by = UserName::parse("kim").expect("a name");
     let mut session = session();

@@ -68,7 +68,7 @@ pub(crate) fn new_key() -> (String, SecretText) {
 /// Who signed this request.
 ///
 /// Errors: `key.signature-wrong` (the same whether the key exists or not), `key.clock-skew`, `key.expired`,
-/// `user.suspended`; `sign-in.address-refused`.
+/// `user.suspended`; `sign-in.address-refused`, `token.address-refused`.
 pub async fn by_signature(
     server: &Server,
     signed: &SignedRequest,

@@ -13,7 +13,9 @@ use rules::names::{SessionId, TokenId, UserId};
 use rules::units::Timestamp;
 use uuid::Uuid;
 
-use super::{BrowserSessionId, Caller, Via, caller, from_own_network, is_aged, secret, told};
+use super::{
+    BrowserSessionId, Caller, Via, caller, from_own_network, is_aged, networks, secret, told,
+};
 use crate::catalog::users::IDLE_HOURS;
 use crate::{Failure, Server};
 
@@ -182,7 +184,8 @@ pub async fn by_app_pass(
                 }
                 Via::Token { id } => view.token_by_id(id)?.and_then(|(token, user)| {
                     let lives = token.expires_at.is_none_or(|end| end > now);
-                    lives.then_some((user, Some(token.scopes), since))
+                    let is_there = networks::admit(&token.networks, source);
+                    (lives && is_there).then_some((user, Some(token.scopes), since))
                 }),
                 Via::SshKey { .. } | Via::Session { .. } | Via::LocalRoot => None,
             })

@@ -1,11 +1,11 @@
-//! The networks that a user may come from, as addresses with a length (CIDR). Knows nobody.
+//! The networks that a user, a token or a key may come from, as addresses with a length (CIDR). Knows no user.
 
 use std::net::IpAddr;
 
 use rules::refusal::Refusal;
 use rules::refusals;
 
-/// Networks of one user. Higher: each request compares more. Lower: a user of many buildings cannot be bounded.
+/// Networks of one user, token or key. Higher: each request compares more. Lower: a user of many buildings cannot be bounded.
 const MAX_NETWORKS: usize = 16;
 /// Letters of a network: 39 of an IPv6 address, and its length.
 const MAX_NETWORK_LENGTH: usize = 43;
@@ -112,6 +112,20 @@ pub(crate) fn admit(networks: &[String], source: IpAddr) -> bool {
     networks.is_empty() || known.any(|network| network.holds(source))
 }
 
+/// Whether each of the inner networks lies in one of the outer: who is let in by those comes from these.
+pub(crate) fn within(inner: &[String], outer: &[String]) -> bool {
+    let read = |all: &[String]| -> Vec<Option<Network>> {
+        all.iter().map(|text| Network::parse(text)).collect()
+    };
+    let outer = read(outer);
+    read(inner).into_iter().all(|inner| {
+        let mut outer = outer.iter().flatten();
+        inner.is_some_and(|inner| {
+            outer.any(|outer| outer.length <= inner.length && outer.holds(inner.address))
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,6 +164,22 @@ mod tests {
         let many: Vec<String> = (0..17).map(|n| format!("10.{n}.0.0/16")).collect();
         assert_eq!(parse(&many).unwrap_err().code, "network.too-many");
         assert_eq!(parse(&many[..16]).unwrap().len(), 16);
+    }
+
+    #[test]
+    fn networks_lie_in_wider_ones_of_their_family_alone() {
+        let outer = read("10.1.0.0/16 2001:db8::/32").unwrap();
+        for (inner, lies) in [
+            ("10.1.2.0/24", true),
+            ("10.1.0.0/16 2001:db8:1::/48", true),
+            ("10.0.0.0/8", false),
+            ("10.1.2.0/24 10.2.0.0/24", false),
+            ("::/0", false),
+            ("", true),
+        ] {
+            assert_eq!(within(&read(inner).unwrap(), &outer), lies, "{inner}");
+        }
+        assert!(!within(&["lab".to_owned()], &outer));
     }
 
     #[test]

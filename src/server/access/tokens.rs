@@ -11,7 +11,7 @@ use rules::session::{TextField, plain, text};
 use rules::tenancy::Scope;
 use rules::units::Timestamp;
 
-use super::{Caller, TOKEN_PREFIX, Via, secret, suspended};
+use super::{Caller, TOKEN_PREFIX, Via, networks, secret, suspended};
 use crate::catalog::events::NewEvent;
 use crate::catalog::users::TokenRow;
 use crate::catalog::{ReadTransaction, Rows};
@@ -32,6 +32,7 @@ pub struct NewToken {
     name: String,
     scopes: Vec<Permission>,
     expires_at: Option<Timestamp>,
+    networks: Vec<String>,
 }
 
 /// A token with its secret, not written yet.
@@ -55,6 +56,7 @@ impl NewToken {
             name: token_name("/token_name", name)?,
             scopes: Permission::ALL.to_vec(),
             expires_at: Some(server.clock().now().plus_seconds(seconds)),
+            networks: Vec::new(),
         })
     }
 
@@ -63,11 +65,13 @@ impl NewToken {
         name: String,
         scopes: Vec<Permission>,
         expires_at: Option<Timestamp>,
+        networks: Vec<String>,
     ) -> Self {
         Self {
             name,
             scopes,
             expires_at,
+            networks,
         }
     }
 
@@ -83,6 +87,7 @@ impl NewToken {
                 expires_at: self.expires_at,
                 used_at: None,
                 used_from: None,
+                networks: self.networks.clone(),
             },
             hash: secret::hash(&secret),
             secret,
@@ -161,6 +166,49 @@ pub(crate) fn end_with_maker(
     }
 }
 
+/// Networks that what a caller makes may be used from: by a token or key that is bound to some, nothing that is good
+/// elsewhere. Where none are asked for, both have the same.
+///
+/// Errors: `network.wider`.
+pub(crate) fn networks_with_maker(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    asked: Vec<String>,
+) -> Result<Vec<String>, Failure> {
+    let own = networks_of_maker(view, caller)?;
+    if own.is_empty() {
+        return Ok(asked);
+    }
+    if asked.is_empty() {
+        return Ok(own);
+    }
+    match networks::within(&asked, &own) {
+        true => Ok(asked),
+        false => Err(refusals::network_wider(own.join(", "))
+            .at("/networks")
+            .into()),
+    }
+}
+
+/// Networks that the token or key of a caller is bound to; empty for all others.
+fn networks_of_maker(view: &ReadTransaction<'_>, caller: &Caller) -> Result<Vec<String>, Failure> {
+    let Via::Token { id } = caller.via else {
+        return Ok(Vec::new());
+    };
+    let maker = view.token_by_id(id)?;
+    Ok(maker.map(|(token, _)| token.networks).unwrap_or_default())
+}
+
+/// Refuses to a token or key that is bound to networks what would be good from everywhere.
+///
+/// Errors: `network.bound`.
+pub(crate) fn refuse_bound(view: &ReadTransaction<'_>, caller: &Caller) -> Result<(), Failure> {
+    match networks_of_maker(view, caller)?.is_empty() {
+        true => Ok(()),
+        false => Err(refusals::network_bound().into()),
+    }
+}
+
 /// Whether the browser, the token, the key or the session of a caller, who proved themselves when the request began, still
 /// opens anything.
 ///
@@ -201,5 +249,6 @@ pub(crate) fn shown(row: TokenRow) -> TokenView {
         used_from: row
             .used_from
             .filter(|from| from.parse::<std::net::IpAddr>().is_ok()),
+        networks: row.networks,
     }
 }

@@ -1,16 +1,18 @@
 //! What a user may do with policies: administrators of the site write and attach them, users see which limits hold for
 //! them. Lowering a limit ends nothing; a network that is narrowed ends connections of sessions that run.
 
+use std::collections::BTreeMap;
+
 use api::policies::{
-    EffectiveLimitView, EgressBody, LimitsBody, NewPolicyBody, PolicyPatchBody, PolicyUseBody,
-    PolicyUseView, PolicyView,
+    EffectiveLimitView, EgressBody, LimitsBody, NewPolicyBody, OverLimitView, PolicyPatchBody,
+    PolicyPreviewView, PolicyUseBody, PolicyUseView, PolicyView,
 };
 use rules::commit::MAX_POLICY_IMAGES;
 use rules::egress::EgressPolicy;
 use rules::names::{PolicyId, TenantName, UserId};
 use rules::object::Object;
 use rules::permissions::{Permission, may};
-use rules::quota::{LimitKey, PolicyLevel, PolicyLimits};
+use rules::quota::{self, AttachedPolicy, LimitKey, LimitUsage, PolicyLevel, PolicyLimits};
 use rules::refusal::Refusal;
 use rules::refusals;
 use rules::resources::MIN_DISK;
@@ -34,6 +36,8 @@ use crate::{Failure, Server};
 
 /// Policies of a site. Higher: their list is long. Lower: sites with many courses name fewer.
 const MAX_POLICIES: usize = 500;
+/// Sums beyond a changed policy that its preview tells. Higher: the page is long. Lower: of a class some are only counted.
+const MAX_OVER: usize = 100;
 
 /// All policies with what they are attached to, by name; for administrators and auditors of the site.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<PolicyView>, Failure> {
@@ -88,6 +92,7 @@ pub async fn create(
                 sudo: asked.sudo,
                 no_inner_door: asked.no_inner_door,
                 no_home: asked.no_home,
+                require_limit: asked.require_limit,
                 generation: 1,
             };
             rows.insert_policy(&policy)?;
@@ -165,6 +170,105 @@ pub async fn change_and_attach(
     kept(server, caller, done, &act).await
 }
 
+/// Who would have more than a changed policy allows, by what lives now and with their allowances: nothing of theirs would
+/// end, and nothing more would start. Changes nothing. Costs one visit of each live session.
+///
+/// Errors: those of `change`, but for a stale version.
+pub async fn preview(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    patch: PolicyPatchBody,
+) -> Result<PolicyPreviewView, Failure> {
+    may(&caller.subject, Permission::SystemWrite, &Scope::SITE)?;
+    let wanted = PolicyChange::read(patch, None)?;
+    let which = which.to_owned();
+    server
+        .catalog()
+        .read("preview a change of a policy", move |view| {
+            let policy = find(view, &which)?;
+            let limits = wanted.limits.unwrap_or(policy.limits);
+            let all = view.live_usage()?;
+            let mut preview = PolicyPreviewView::default();
+            for (_, used) in view
+                .policy_uses()?
+                .iter()
+                .filter(|(id, _)| *id == policy.id)
+            {
+                let mut sums: BTreeMap<Uuid, (PolicySubjects, LimitUsage)> = BTreeMap::new();
+                for (subjects, usage) in &all {
+                    let Some(whose) = bounded(used, subjects) else {
+                        continue;
+                    };
+                    let none = (*subjects, LimitUsage::default());
+                    let sum = &mut sums.entry(whose).or_insert(none).1;
+                    *sum = sum.plus(*usage);
+                }
+                for (subjects, usage) in sums.into_values() {
+                    put_over(view, &mut preview, (used, limits), &subjects, &usage)?;
+                }
+            }
+            Ok(preview)
+        })
+        .await
+}
+
+/// Whose sum the policy bounds there, of those to whom something of these subjects belongs; None where it bounds none of
+/// theirs.
+fn bounded(used: &PolicyUse, subjects: &PolicySubjects) -> Option<Uuid> {
+    let (domain, project, user) = (subjects.domain.0, subjects.project.0, subjects.user.0);
+    let is_of = |id: Uuid| used.subject == Some(id);
+    match used.level {
+        PolicyLevel::Site => Some(user),
+        PolicyLevel::Domain => is_of(domain).then_some(domain),
+        PolicyLevel::Project => is_of(project).then_some(project),
+        PolicyLevel::Member => is_of(project).then_some(user),
+        PolicyLevel::User => is_of(user).then_some(user),
+    }
+}
+
+/// Adds what of one sum is beyond the limits there, raised by allowances.
+fn put_over(
+    view: &ReadTransaction<'_>,
+    preview: &mut PolicyPreviewView,
+    (used, limits): (&PolicyUse, PolicyLimits),
+    subjects: &PolicySubjects,
+    usage: &LimitUsage,
+) -> Result<(), Failure> {
+    let mut attached = AttachedPolicy {
+        level: used.level,
+        name: String::new(),
+        limits,
+        raised: Vec::new(),
+    };
+    for allowance in view.allowances_of(subjects)? {
+        attached.raise(&allowance);
+    }
+    for (key, has, limit) in quota::beyond(&attached.limits, usage) {
+        if preview.items.len() >= MAX_OVER {
+            preview.more += 1;
+            continue;
+        }
+        let user = match used.level {
+            PolicyLevel::Domain | PolicyLevel::Project => None,
+            PolicyLevel::Site | PolicyLevel::Member | PolicyLevel::User => {
+                view.user(subjects.user)?.map(|user| user.name.to_string())
+            }
+        };
+        preview.items.push(OverLimitView {
+            level: used.level,
+            name: used.whose.clone(),
+            user,
+            key: key.word().to_owned(),
+            used: has,
+            limit,
+            used_text: key.told(has),
+            limit_text: key.told(limit),
+        });
+    }
+    Ok(())
+}
+
 /// What a patch says, read; nothing of the catalog is known yet.
 struct PolicyChange {
     name: Option<String>,
@@ -173,6 +277,7 @@ struct PolicyChange {
     sudo: Option<bool>,
     no_inner_door: Option<bool>,
     no_home: Option<bool>,
+    require_limit: Option<bool>,
     if_match: Option<u64>,
 }
 
@@ -187,6 +292,7 @@ impl PolicyChange {
             sudo: patch.sudo,
             no_inner_door: patch.no_inner_door,
             no_home: patch.no_home,
+            require_limit: patch.require_limit,
             if_match,
         })
     }
@@ -212,6 +318,7 @@ fn changed(
         sudo: wanted.sudo.unwrap_or(policy.sudo),
         no_inner_door: wanted.no_inner_door.unwrap_or(policy.no_inner_door),
         no_home: wanted.no_home.unwrap_or(policy.no_home),
+        require_limit: wanted.require_limit.unwrap_or(policy.require_limit),
         ..policy.clone()
     };
     if changed == policy {
@@ -225,7 +332,8 @@ fn changed(
         && changed.egress == policy.egress
         && changed.sudo == policy.sudo
         && changed.no_inner_door == policy.no_inner_door
-        && changed.no_home == policy.no_home;
+        && changed.no_home == policy.no_home
+        && changed.require_limit == policy.require_limit;
     let (before, after) = match is_renamed {
         true => (policy.name.clone(), changed.name.clone()),
         false => (told(&policy), told(&changed)),
@@ -370,6 +478,7 @@ pub(super) fn make_for_gpu(
         sudo: false,
         no_inner_door: false,
         no_home: false,
+        require_limit: false,
         generation: 1,
     };
     rows.insert_policy(&policy)?;
@@ -546,7 +655,8 @@ fn told(policy: &PolicyRecord) -> String {
     let sudo = policy.sudo.then(|| "sudo".to_owned());
     let door = policy.no_inner_door.then(|| "no inner door".to_owned());
     let home = policy.no_home.then(|| "no home".to_owned());
-    let said: Vec<String> = [Some(limits), network, sudo, door, home]
+    let duty = policy.require_limit.then(|| "time limit".to_owned());
+    let said: Vec<String> = [Some(limits), network, sudo, door, home, duty]
         .into_iter()
         .flatten()
         .filter(|words| !words.is_empty())
@@ -581,6 +691,7 @@ fn show(view: &ReadTransaction<'_>, policy: PolicyRecord) -> Result<PolicyView, 
         sudo: policy.sudo,
         no_inner_door: policy.no_inner_door,
         no_home: policy.no_home,
+        require_limit: policy.require_limit,
         generation: policy.generation,
     })
 }

@@ -24,6 +24,7 @@ use rules::reservation::{
 use rules::reservation_quota::{self, QUOTA_DAYS};
 use rules::tenancy::{DomainId, Project, ProjectId, Scope, TenantState};
 use rules::units::Timestamp;
+use rules::users::User;
 
 use super::accounts::find as find_user;
 use super::tenancy::find_project;
@@ -395,6 +396,33 @@ pub async fn cancel(server: &Server, caller: &Caller, which: &str) -> Result<(),
             note(rows, &caller, &found, "reservation.cancelled", &before, "")
         })
         .await
+}
+
+/// Gives the reservations for a user of which something is left to another user of the domain, inside a write. They keep
+/// their machines and times. All of them, or none.
+///
+/// Errors: `reservation.name-taken`, where the other has one of that name.
+pub(super) fn hand_over(
+    rows: &Rows<'_>,
+    caller: &Caller,
+    from: &User,
+    to: &User,
+) -> Result<(), Failure> {
+    for found in rows.open_reservations_of(from.id)? {
+        let after = ReservationRecord {
+            holder: ReservationHolder::User(to.id),
+            ..found
+        };
+        if rows.reservation_name_taken(&after)? {
+            return Err(refusals::reservation_name_taken(&after.name)
+                .at("/to")
+                .into());
+        }
+        rows.put_reservation_user(after.id, to.id)?;
+        let (old, new) = (from.name.as_str(), to.name.as_str());
+        note(rows, caller, &after, "reservation.handed-over", old, new)?;
+    }
+    Ok(())
 }
 
 /// Grants a request, which is named by its id: it is booked as it was asked for, where that is free still. `why` may be

@@ -11,7 +11,7 @@ use rules::units::Timestamp;
 use rules::users::{Role, User};
 
 use super::somewhere;
-use super::tenancy::{find_domain, home_of_account};
+use super::tenancy::{ends_later, find_domain, home_of_account};
 use crate::access::{self, Caller};
 use crate::catalog::events::NewEvent;
 use crate::catalog::sign_ups::SignUpRow;
@@ -65,10 +65,10 @@ pub(super) fn waiting_requests(
     Ok(newest.map(|newest| (count, newest)))
 }
 
-/// Makes the account that a request asks for, with the password that was typed there.
+/// Makes the account that a request asks for, with the password that was typed there; that of a guest with an end.
 ///
-/// Errors: `sign-up.not-found`, `sign-up.declined`, `user.name-taken`, `user.name-invalid`, `user.email-taken`;
-/// `role.administrator-needed`.
+/// Errors: `sign-up.not-found`, `sign-up.declined`, `user.name-taken`, `user.name-invalid`, `user.email-taken`,
+/// `grant.ends-in-past`; `role.administrator-needed`.
 pub async fn approve(
     server: &Server,
     caller: &Caller,
@@ -93,6 +93,7 @@ pub async fn approve(
                 if rows.user_by_email(&row.email)?.is_some() {
                     return Err(refusals::user_email_taken(&row.email).at("/email").into());
                 }
+                ends_later(rows, asked.expires_at)?;
                 let id = row.domain.0.to_string();
                 let (domain, member) = home_of_account(rows, &caller.subject, Some(id.as_str()))?;
                 let name = name.unwrap_or_else(|| row.name.clone());
@@ -101,13 +102,19 @@ pub async fn approve(
                     email: Some(row.email.clone()),
                     domain,
                     grants: member.into_iter().collect(),
+                    expires_at: asked.expires_at,
                     ..access::new_user(name, Role::User, now)
                 };
                 rows.insert_user(&user, &row.password)?;
                 rows.date_password(user.id)?;
                 rows.forget_sign_up(row.id)?;
                 let (object, role) = (user.id.to_string(), user.role.word());
-                note(rows, &caller, (&row, object.as_str()), "user.added", role)
+                note(rows, &caller, (&row, object.as_str()), "user.added", role)?;
+                let Some(end) = asked.expires_at else {
+                    return Ok(());
+                };
+                let (about, end) = ((&row, object.as_str()), end.to_string());
+                note(rows, &caller, about, "user.end-set", &end)
             },
         )
         .await

@@ -481,7 +481,7 @@ async fn every_act_asks_for_its_capability_first() {
             users::access_keys::list(s, c)
         }),
         (Me, "access_keys.create", |s, c| {
-            users::access_keys::create(s, c, "", &[], None)
+            users::access_keys::create(s, c, "", &[], None, &[])
         }),
         (Me, "access_keys.revoke", |s, c| {
             users::access_keys::revoke(s, c, TokenId(NOBODY))
@@ -492,7 +492,8 @@ async fn every_act_asks_for_its_capability_first() {
             c,
             "",
             &[],
-            None
+            None,
+            &[]
         )),
         (Me, "tokens.revoke", |s, c| users::tokens::revoke(
             s,

@@ -376,6 +376,25 @@ impl Rows<'_> {
                 self.note_idle(session, codes::SESSION_IDLE, &rule.name)?;
                 paused
             }
+            IdleAction::Requeue => {
+                // One that could not begin again ends.
+                let owner = self.user(session.owner)?;
+                let stays =
+                    owner.is_some_and(|owner| !owner.suspended && owner.departs_at.is_none());
+                let again = stays && self.may_begin_again(session)?;
+                let stopped = self.change_session(
+                    session.id,
+                    Some(session.generation),
+                    ACTOR,
+                    None,
+                    |session| match again {
+                        true => session.requeue_idle(because, now),
+                        false => session.stop(DesiredState::Stop, because, now),
+                    },
+                )?;
+                self.note_idle(session, codes::SESSION_IDLE, &rule.name)?;
+                stopped
+            }
         };
         match written {
             ConditionalWrite::Yes => Ok(true),

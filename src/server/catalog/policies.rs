@@ -30,6 +30,8 @@ pub(crate) struct PolicyRecord {
     pub(crate) no_inner_door: bool,
     /// Sessions under it have no home by themselves.
     pub(crate) no_home: bool,
+    /// Launches under it name a time limit.
+    pub(crate) require_limit: bool,
     pub(crate) generation: u64,
 }
 
@@ -65,6 +67,7 @@ fn policy_row(row: &Row<'_>) -> rusqlite::Result<PolicyRecord> {
         sudo: row.get("sudo")?,
         no_inner_door: row.get("no_inner_door")?,
         no_home: row.get("no_home")?,
+        require_limit: row.get("require_limit")?,
         generation: value::unsigned(row, "generation")?,
     })
 }
@@ -191,6 +194,11 @@ impl ReadTransaction<'_> {
         self.has_flagged(subjects, "no_home")
     }
 
+    /// Whether a policy of these subjects asks each session for a time limit. Costs a visit of each policy that does.
+    pub(crate) fn requires_limit(&self, subjects: &PolicySubjects) -> Result<bool, Failure> {
+        self.has_flagged(subjects, "require_limit")
+    }
+
     /// Whether a policy of these subjects has that column set.
     fn has_flagged(&self, subjects: &PolicySubjects, column: &str) -> Result<bool, Failure> {
         Ok(self
@@ -315,7 +323,7 @@ impl ReadTransaction<'_> {
     /// All policies, by name.
     pub(crate) fn policies(&self) -> Result<Vec<PolicyRecord>, Failure> {
         let mut statement = self.connection.prepare_cached(
-            "select id, name, limits, egress, sudo, no_inner_door, no_home, generation
+            "select id, name, limits, egress, sudo, no_inner_door, no_home, require_limit, generation
              from policy order by name",
         )?;
         let rows = statement.query_map([], policy_row)?;
@@ -328,7 +336,8 @@ impl ReadTransaction<'_> {
         Ok(self
             .connection
             .prepare_cached(
-                "select id, name, limits, egress, sudo, no_inner_door, no_home, generation
+                "select id, name, limits, egress, sudo, no_inner_door, no_home, require_limit,
+                        generation
                  from policy
                  where id = ?1 or (?1 is null and name = ?2)",
             )?
@@ -427,6 +436,38 @@ impl ReadTransaction<'_> {
         self.held_where("session where domain = ?1", [domain.0.as_bytes()])
     }
 
+    /// What each user has in each project. Costs one visit of each live session.
+    pub(crate) fn live_usage(&self) -> Result<Vec<(PolicySubjects, LimitUsage)>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select domain, project, owner, sum(state = 'pending') as waiting,
+                    sum(iif(state = 'pending', octet_length(command) + octet_length(env), 0)) as bytes,
+                    sum(state <> 'pending') as sessions,
+                    sum(iif(state <> 'pending', gpu, 0)) as gpu,
+                    sum(iif(state <> 'pending', cpu, 0)) as cpu,
+                    sum(iif(state <> 'pending', memory, 0)) as memory
+             from session
+             where state <> 'ended'
+             group by domain, project, owner",
+        )?;
+        let rows = statement.query_map([], |row| {
+            let subjects = PolicySubjects {
+                domain: DomainId(value::id(row, "domain")?),
+                project: ProjectId(value::id(row, "project")?),
+                user: UserId(value::id(row, "owner")?),
+            };
+            let usage = LimitUsage {
+                waiting: value::unsigned(row, "waiting")?,
+                waiting_bytes: value::unsigned(row, "bytes")?,
+                sessions: value::unsigned(row, "sessions")?,
+                gpu: value::unsigned(row, "gpu")?,
+                cpu: value::unsigned(row, "cpu")?,
+                memory: value::unsigned(row, "memory")?,
+            };
+            Ok((subjects, usage))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     fn held_where(&self, whose: &str, subjects: impl Params) -> Result<LimitUsage, Failure> {
         Ok(self
             .connection
@@ -471,8 +512,10 @@ impl Rows<'_> {
         self.refuse_taken_name(policy)?;
         self.connection
             .prepare_cached(
-                "insert into policy (id, name, limits, egress, sudo, no_inner_door, generation, no_home)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "insert into policy
+                     (id, name, limits, egress, sudo, no_inner_door, generation, no_home,
+                      require_limit)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )?
             .execute((
                 policy.id.0.as_bytes(),
@@ -483,6 +526,7 @@ impl Rows<'_> {
                 policy.no_inner_door,
                 value::signed(policy.generation),
                 policy.no_home,
+                policy.require_limit,
             ))?;
         Ok(())
     }
@@ -494,7 +538,7 @@ impl Rows<'_> {
             .prepare_cached(
                 "update policy
                  set name = ?2, limits = ?3, egress = ?4, sudo = ?5, no_inner_door = ?6, no_home = ?7,
-                     generation = generation + 1
+                     require_limit = ?8, generation = generation + 1
                  where id = ?1",
             )?
             .execute((
@@ -505,6 +549,7 @@ impl Rows<'_> {
                 policy.sudo,
                 policy.no_inner_door,
                 policy.no_home,
+                policy.require_limit,
             ))?;
         Ok(())
     }

@@ -431,6 +431,23 @@ impl ReadTransaction<'_> {
             .query_row([user.0.as_bytes()], |row| value::unsigned(row, "n"))?)
     }
 
+    /// Those for a user of which something is left. Costs one range of an index.
+    pub(crate) fn open_reservations_of(
+        &self,
+        user: UserId,
+    ) -> Result<Vec<ReservationRecord>, Failure> {
+        self.reservations_where(
+            "user = ?1
+             and exists (
+                 select 1
+                 from reservation_time
+                 where reservation_time.reservation = reservation.id
+                 and reservation_time.state in ('asked', 'booked', 'warned', 'active')
+             )",
+            [user.0.as_bytes()],
+        )
+    }
+
     /// Those of a project of which something is left. Costs one range of an index.
     pub(crate) fn reservations_of_project(
         &self,
@@ -623,6 +640,27 @@ impl Rows<'_> {
                 row.time_zone.as_str(),
                 row.skips_holidays,
             ))?;
+        Ok(())
+    }
+
+    /// Gives one for a user to another user of the same domain; raises the generation. What began unused begins to be so now.
+    pub(crate) fn put_reservation_user(
+        &self,
+        id: ReservationId,
+        user: UserId,
+    ) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "update reservation
+                 set user = ?2, generation = generation + 1
+                 where id = ?1 and user is not null",
+            )?
+            .execute((id.0.as_bytes(), user.0.as_bytes()))?;
+        self.connection
+            .prepare_cached(
+                "update reservation_time set unused_since = null where reservation = ?1",
+            )?
+            .execute([id.0.as_bytes()])?;
         Ok(())
     }
 

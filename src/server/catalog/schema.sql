@@ -781,7 +781,7 @@ CREATE TABLE policy (
     name text not null unique,
     limits text not null check (json_valid(limits)),
     generation integer not null
-, egress text check (egress is null or json_valid(egress)), sudo integer not null default 0 check (sudo in (0, 1)), no_inner_door integer not null default 0 check (no_inner_door in (0, 1)), no_home integer not null default 0 check (no_home in (0, 1))) strict;
+, egress text check (egress is null or json_valid(egress)), sudo integer not null default 0 check (sudo in (0, 1)), no_inner_door integer not null default 0 check (no_inner_door in (0, 1)), no_home integer not null default 0 check (no_home in (0, 1)), require_limit integer not null default 0 check (require_limit in (0, 1))) strict;
 
 CREATE TABLE "policy_use" (
     subject_kind text not null
@@ -1183,7 +1183,7 @@ CREATE TABLE token (
     expires_at integer,
     used_at integer,
     used_from text
-) strict;
+, networks text not null default '[]' check (json_valid(networks))) strict;
 
 CREATE INDEX token_user on token (user);
 

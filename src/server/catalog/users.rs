@@ -66,6 +66,8 @@ pub(crate) struct TokenRow {
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) used_at: Option<Timestamp>,
     pub(crate) used_from: Option<String>,
+    /// Where it may be used from; empty: from everywhere.
+    pub(crate) networks: Vec<String>,
 }
 
 /// The one-time code that makes the first administrator.
@@ -145,6 +147,7 @@ fn token_row(row: &Row<'_>) -> rusqlite::Result<TokenRow> {
         expires_at: value::time_or_none(row, "expires_at")?,
         used_at: value::time_or_none(row, "used_at")?,
         used_from: row.get("used_from")?,
+        networks: value::json(row, "networks")?,
     })
 }
 
@@ -338,7 +341,8 @@ impl ReadTransaction<'_> {
         let found = self
             .connection
             .prepare_cached(
-                "select id, user, name, scopes, created_at, expires_at, used_at, used_from
+                "select id, user, name, scopes, created_at, expires_at, used_at, used_from,
+                        networks
                  from token
                  where id = ?1",
             )?
@@ -367,7 +371,8 @@ impl ReadTransaction<'_> {
         let found = self
             .connection
             .prepare_cached(
-                "select id, user, name, scopes, created_at, expires_at, used_at, used_from
+                "select id, user, name, scopes, created_at, expires_at, used_at, used_from,
+                        networks
                  from token
                  where hash = ?1",
             )?
@@ -382,7 +387,8 @@ impl ReadTransaction<'_> {
     /// Tokens of one user, newest first.
     pub(crate) fn tokens(&self, user: UserId) -> Result<Vec<TokenRow>, Failure> {
         let mut statement = self.connection.prepare_cached(
-            "select id, user, name, scopes, created_at, expires_at, used_at, used_from
+            "select id, user, name, scopes, created_at, expires_at, used_at, used_from,
+                    networks
              from token
              where user = ?1
              order by created_at desc, id desc",
@@ -461,8 +467,8 @@ impl Rows<'_> {
             .prepare_cached(
                 "insert into user
                      (id, name, language, theme, time_zone, suspended, password, created_at,
-                      generation, domain, full_name, email, must_change)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                      generation, domain, full_name, email, must_change, expires_at)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
             )?
             .execute((
                 user.id.0.as_bytes(),
@@ -478,6 +484,7 @@ impl Rows<'_> {
                 &user.full_name,
                 user.email.as_ref().map(EmailAddress::as_str),
                 user.must_change_password,
+                user.expires_at.map(Timestamp::as_millis),
             ))?;
         for held in &user.grants {
             self.put_grant(user.id, held)?;
@@ -835,8 +842,8 @@ impl Rows<'_> {
         let words: Vec<&str> = token.scopes.iter().map(|verb| verb.word()).collect();
         self.connection
             .prepare_cached(
-                "insert into token (id, user, name, hash, scopes, created_at, expires_at)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "insert into token (id, user, name, hash, scopes, created_at, expires_at, networks)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )?
             .execute((
                 token.id.0.as_bytes(),
@@ -846,6 +853,7 @@ impl Rows<'_> {
                 value::text(&words),
                 token.created_at.as_millis(),
                 token.expires_at.map(Timestamp::as_millis),
+                value::text(&token.networks),
             ))?;
         Ok(())
     }

@@ -68,7 +68,8 @@ impl ControllerPass {
     /// Changes one live session and notes that its row must be written, where `change` says that it
     /// changed anything. `actor` is the step. A session that ends leaves the world at once and
     /// stands among the ended, so that a later step of the same pass gives its place away and
-    /// starts what waited for it. One that is restarted keeps its place where it can, unless it made way for another.
+    /// starts what waited for it. One that is restarted keeps its place where it can, unless it made way for another or was
+    /// idle.
     pub(crate) fn change(
         &mut self,
         id: SessionId,
@@ -79,7 +80,8 @@ impl ControllerPass {
             return;
         };
         let session = &mut self.world.sessions[at];
-        let last = match session.restart && !session.is_preempted() {
+        let makes_way = session.is_preempted() || session.is_idle_requeued();
+        let last = match session.restart && !makes_way {
             true => session.containers().to_vec(),
             false => Vec::new(),
         };

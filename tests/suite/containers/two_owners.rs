@@ -208,7 +208,7 @@ async fn a_session_and_an_upload_stop_at_the_limit_and_the_neighbour_goes_on() {
             .iter()
             .map(|one| one.word().to_owned())
             .collect();
-        let made = tokens::create(&server, &caller, "test", &words, None).await;
+        let made = tokens::create(&server, &caller, "test", &words, None, &[]).await;
         let (_, secret) = made.expect("a valid token");
         let who = As::Token(secret.reveal().to_owned());
         let folder = json!({"name": "data"});

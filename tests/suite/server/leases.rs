@@ -442,3 +442,35 @@ async fn a_body_that_is_long_on_its_way_acts_by_no_right_that_ended_meanwhile() 
     let names: Vec<_> = tokens["items"].as_array().expect("a list").iter().collect();
     assert_eq!(names.len(), 1, "{tokens}");
 }
+
+/// Requests come from 192.0.2.9 here.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_and_a_key_that_are_bound_to_other_networks_open_nothing() {
+    let the_box = TheBox::open().await;
+    let mina = &the_box.mina;
+    let wanted = |networks: &[&str]| json!({"name": "job", "scopes": ["me"], "networks": networks});
+    let make = async |networks: &[&str]| {
+        let made = the_box.post(mina, "/api/v1/me/tokens", wanted(networks));
+        let made = made.await;
+        assert_eq!(made.status, 201, "{}", made.short());
+        let made = made.json();
+        As::Token(made["secret"].as_str().expect("a secret").to_owned())
+    };
+    let elsewhere = make(&["10.0.0.0/8"]).await;
+    let refused = the_box.get(&elsewhere, "/api/v1/me").await;
+    assert_eq!(refused.short(), "403 token.address-refused");
+    let here = make(&["192.0.2.0/24"]).await;
+    assert_eq!(the_box.get(&here, "/api/v1/me").await.status, 200);
+    // What it makes is good there alone, too.
+    for (networks, answer) in [
+        (&[][..], "201"),
+        (&["192.0.0.0/16"][..], "422 network.wider"),
+    ] {
+        let made = the_box
+            .post(&here, "/api/v1/me/keys", wanted(networks))
+            .await;
+        assert!(made.short().starts_with(answer), "{}", made.short());
+    }
+    let keys = the_box.get(mina, "/api/v1/me/keys").await.json();
+    assert_eq!(keys["items"][0]["networks"], json!(["192.0.2.0/24"]));
+}

@@ -92,3 +92,41 @@ async fn a_policy_that_forbids_what_runs_ends_nothing_and_admits_no_more_of_it()
     assert!(detached.status.is_success(), "{}", detached.short());
     the_box.until(mina, "late", "running").await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_policy_asks_for_a_time_limit_and_tells_before_who_would_be_over() {
+    let the_box = TheBox::open().await;
+    let (admin, mina) = (&the_box.admin, &the_box.mina);
+    the_box.launch(mina, batch("works", 0.5)).await;
+    the_box.until(mina, "works", "running").await;
+    let patch = async |query: &str, body: Value| {
+        let path = format!("/api/v1/policies/default{query}");
+        let request = TheBox::request(admin, "PATCH", &path)
+            .header("content-type", "application/merge-patch+json")
+            .header("if-match", "*")
+            .body(axum::body::Body::from(body.to_string()))
+            .expect("a request");
+        the_box.send(request).await
+    };
+    let before = the_box.get(admin, "/api/v1/policies/default").await.json();
+    let over = patch("?dry_run=true", json!({"limits": {"cpu": 0.25}})).await;
+    assert_eq!(over.status, 200, "{}", over.short());
+    let over = over.json();
+    assert_eq!(over["more"], 0);
+    assert_eq!(over["items"][0]["user"], "mina");
+    assert_eq!(over["items"][0]["key"], "cpu");
+    assert_eq!(over["items"][0]["used"], 50);
+    assert_eq!(over["items"][0]["limit"], 25);
+    let after = the_box.get(admin, "/api/v1/policies/default").await.json();
+    assert_eq!(before, after, "nothing was saved");
+
+    let changed = patch("", json!({"require_limit": true})).await;
+    assert_eq!(changed.status, 200, "{}", changed.short());
+    let refused = the_box.post(mina, "/api/v1/sessions", batch("free", 0.1));
+    assert_eq!(refused.await.short(), "422 limit.needed");
+    let mut limited = batch("limited", 0.1);
+    limited["max_runtime_seconds"] = json!(600);
+    the_box.launch(mina, limited).await;
+    the_box.until(mina, "limited", "running").await;
+    assert_eq!(state(&the_box, mina, "works").await, "running");
+}

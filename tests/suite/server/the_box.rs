@@ -259,10 +259,16 @@ impl TheBox {
             .await
             .expect("the password is right");
         let words: Vec<String> = scopes.iter().map(|v| v.word().to_owned()).collect();
-        let (_, secret) =
-            tokens::create(&self.server, &signed_in.caller, "test", &words, expires_at)
-                .await
-                .expect("a valid token");
+        let (_, secret) = tokens::create(
+            &self.server,
+            &signed_in.caller,
+            "test",
+            &words,
+            expires_at,
+            &[],
+        )
+        .await
+        .expect("a valid token");
         As::Token(secret.reveal().to_owned())
     }
 

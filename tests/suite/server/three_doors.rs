@@ -1030,6 +1030,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["policy set x --gpu none"],
     ),
     (
+        "POST /policies/{id}/preview",
+        &["changePolicy"],
+        &["policy set x --gpu 1 --dry-run"],
+    ),
+    (
         "POST /policies/{id}/remove",
         &["removePolicy"],
         &["policy rm x"],
@@ -1101,6 +1106,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         "POST /users/{id}/folders/offer",
         &["offerFoldersOfUser"],
         &["user offer-folders x y"],
+    ),
+    (
+        "POST /users/{id}/reservations/hand-over",
+        &["handOverReservationsOfUser"],
+        &["user hand-over-reservations x y"],
     ),
     ("GET /me", &["getMe"], &["me get"]),
     (

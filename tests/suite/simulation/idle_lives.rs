@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use api::idle_rules::{IdleRulePatchBody, IdleThresholdsBody, NewIdleRuleBody};
+use api::users::{DepartingSessions, DepartureBody};
 use rules::idleness::{IdleAction, IdleLevel, IdleMatch, judge};
 use rules::messages::ContainerUsage;
 use rules::names::{NodeId, SessionId, SessionName};
@@ -17,6 +18,7 @@ use server::Failure;
 use server::access::{Caller, local_root};
 use server::actions::idle_rules::{change, create, keep, state, try_out};
 use server::actions::notices::{self, NoticeKind, OwnNotice};
+use server::actions::users::departure::depart;
 use server::simulation::Simulation;
 use server::simulation::fake_node::SimulatedMoment;
 
@@ -412,6 +414,40 @@ async fn a_pausing_rule_pauses_and_a_telling_one_tells_once() {
         let bell = notices::list(&server, &mina).await.unwrap();
         let found = |notice: &&OwnNotice| notice.about == NoticeKind::FoundIdle;
         assert_eq!(bell.iter().filter(found).count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_rule_that_queues_again_stops_and_queues_again_but_not_who_leaves() {
+    for leaves in [false, true] {
+        let mut played = Played::new();
+        let server = played.simulation.server().clone();
+        let boss = local_root(&server);
+        let mina = played.user("mina");
+        let rule = NewIdleRuleBody {
+            action: IdleAction::Requeue,
+            ..cpu_rule("idle")
+        };
+        create(&server, &boss, rule).await.unwrap();
+        let session = played.running(&mina, "notebook");
+        if leaves {
+            let until = played.now.plus_seconds(86_400);
+            let asked = DepartureBody {
+                sessions: DepartingSessions::Finish,
+                until: Some(until),
+            };
+            depart(&server, &boss, "mina", asked).await.unwrap();
+        }
+        for _ in 0..120 {
+            played.minute(&[(&session, 0)]);
+        }
+        let row = played.row(&session);
+        assert_eq!(row.desired, DesiredState::Stop);
+        assert_eq!(row.is_idle_requeued(), !leaves);
+        assert_eq!(
+            row.reason.map(|reason| reason.code),
+            Some("session.idle".to_owned())
+        );
     }
 }
 

@@ -1000,6 +1000,18 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/users/{id}/hand-over-reservations",
+        operation: "handOverReservationsOfUser",
+        tag: "users",
+        summary: "Hand the reservations of a user who is to leave over to another user of the domain",
+        needs: USERS_WRITE,
+        body: Some("FolderHandOver"),
+        answer: SuccessReply::Schema("Departure"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         method: "DELETE",
         path: "/api/v1/users/{id}",
         operation: "removeUser",
@@ -1363,7 +1375,11 @@ pub const ROUTES: &[DocumentedRoute] = &[
         summary: "Change the name or the limits of a policy",
         needs: SYSTEM_WRITE,
         body: Some("PolicyPatch"),
-        answer: SuccessReply::Schema("Policy"),
+        query: &[(
+            "dry_run",
+            "true: answer who would have more than it allows, change nothing",
+        )],
+        answer: SuccessReply::Either("Policy", "PolicyPreview"),
         refusals: &[400, 404, 409, 412, 422, 428],
         ..ROUTE
     },

@@ -542,6 +542,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "offerFoldersOfUser",
         "떠날 사용자의 폴더를 같은 도메인의 다른 사용자에게 제안합니다",
     ),
+    (
+        "handOverReservationsOfUser",
+        "떠날 사용자의 예약을 같은 도메인의 다른 사용자에게 넘깁니다",
+    ),
     ("removeUser", "가진 것이 없는 사용자를 지웁니다"),
     ("listGrants", "사용자의 역할 목록"),
     ("putGrant", "도메인이나 사이트 전체의 역할을 줍니다"),

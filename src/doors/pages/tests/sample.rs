@@ -255,6 +255,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             name: "nightly".into(),
             key: "QW7K2M9XHB4TNC5RVZ8D".into(),
             scopes: t.me_scope_all().into(),
+            networks: "10.1.0.0/16".into(),
             ends: "28 Feb 2027".into(),
             used: t.common_ago("3 min"),
         };
@@ -268,6 +269,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             },
             keys: (made || full).then_some(own).into_iter().collect(),
             name: String::new(),
+            networks: String::new(),
             scopes: vec![components::Choice::new("all", t.me_scope_all(), true)],
             lifetimes: vec![components::Choice::new("90", t.me_days_n(90_u64), true)],
         };
@@ -2898,6 +2900,7 @@ fn me(t: Text) -> MePage {
         pager: table::Pager::new(t, &TableState::read("/me", &[], &[]), 50, 100),
         full: String::new(),
         token_name: String::new(),
+        token_networks: String::new(),
         scopes: vec![
             Choice::new("all", t.me_scope_all(), true),
             Choice::new("read", t.me_scope_read(), false),

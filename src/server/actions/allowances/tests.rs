@@ -75,6 +75,7 @@ async fn an_allowance_raises_a_limit_until_its_end_and_then_the_policy_holds_aga
         sudo: false,
         no_inner_door: false,
         no_home: false,
+        require_limit: false,
     };
     policies::create(&server, &boss, new).await.unwrap();
     let all = PolicyUseBody {

@@ -67,6 +67,7 @@ fn small() -> NewPolicyBody {
         sudo: false,
         no_inner_door: false,
         no_home: false,
+        require_limit: false,
     }
 }
 

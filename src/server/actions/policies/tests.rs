@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use api::sessions::LaunchRequest;
 use rules::object::Object;
 use rules::units::GpuShare;
 use rules::users::Role;
@@ -33,6 +34,7 @@ fn new(name: &str, limits: LimitsBody) -> NewPolicyBody {
         sudo: false,
         no_inner_door: false,
         no_home: false,
+        require_limit: false,
     }
 }
 
@@ -176,6 +178,7 @@ async fn a_change_names_its_version_and_a_user_changes_none() {
         sudo: None,
         no_inner_door: None,
         no_home: None,
+        require_limit: None,
     };
     let stale = change(&server, &boss, "default", patch(), Some(9)).await;
     assert_eq!(code(stale), "policy.stale");
@@ -369,4 +372,51 @@ async fn a_policy_is_changed_and_attached_both_or_neither() {
     assert_eq!(code(act(4, seen, "boss").await), "policy.stale");
     let kept = get(&server, &boss, "students").await.unwrap();
     assert_eq!((kept.limits.sessions, kept.uses.len()), (Some(3), 1));
+}
+
+#[tokio::test]
+async fn a_preview_names_who_would_have_more_and_changes_nothing() {
+    let (server, boss, mina) = a_server().await;
+    for _ in 0..2 {
+        let launched = sessions::launch(&server, &mina, LaunchRequest::default(), None).await;
+        launched.unwrap();
+    }
+    let waiting = |most: u64| PolicyPatchBody {
+        limits: Some(Object(LimitsBody {
+            waiting: Some(most),
+            ..LimitsBody::default()
+        })),
+        ..PolicyPatchBody::default()
+    };
+    let before = get(&server, &boss, "default").await.unwrap();
+    let over = preview(&server, &boss, "default", waiting(1))
+        .await
+        .unwrap();
+    let told = |over: &PolicyPreviewView| -> Vec<(String, Option<String>, u64, u64)> {
+        let items = over.items.iter();
+        items
+            .map(|one| (one.key.clone(), one.user.clone(), one.used, one.limit))
+            .collect()
+    };
+    let of_mina = ("waiting".to_owned(), Some("mina".to_owned()), 2, 1);
+    assert_eq!((told(&over), over.more), (vec![of_mina], 0));
+    let none = preview(&server, &boss, "default", waiting(2)).await;
+    assert_eq!(none.unwrap(), PolicyPreviewView::default());
+    assert_eq!(get(&server, &boss, "default").await.unwrap(), before);
+
+    // Of a project the sum of its members; of a policy that is attached to nothing, none.
+    let limits = LimitsBody::default();
+    create(&server, &boss, new("lab", limits)).await.unwrap();
+    let none = preview(&server, &boss, "lab", waiting(1)).await.unwrap();
+    assert!(none.items.is_empty());
+    let project = to(PolicyLevel::Project, "default/default");
+    attach(&server, &boss, "lab", project).await.unwrap();
+    let over = preview(&server, &boss, "lab", waiting(1)).await.unwrap();
+    assert_eq!(told(&over), [("waiting".to_owned(), None, 2, 1)]);
+    assert_eq!(over.items[0].name, "default/default");
+
+    let refused = preview(&server, &mina, "lab", waiting(1)).await;
+    assert_eq!(code(refused), "role.administrator-needed");
+    let refused = preview(&server, &boss, "none", waiting(1)).await;
+    assert_eq!(code(refused), "policy.not-found");
 }

@@ -1132,3 +1132,59 @@ async fn leads_leave_room_for_administrators() {
     let own = site.booked(&site.boss, site.seminar("own", 4)).await;
     assert_eq!(own.state, ReservationState::Booked);
 }
+
+#[tokio::test]
+async fn reservations_of_who_leaves_go_to_another_user_all_or_none() {
+    let site = Site::open().await;
+    let own = |name: &str, user: &str, day: u64| NewReservationBody {
+        name: name.to_owned(),
+        project: None,
+        user: Some(user.to_owned()),
+        from: site.day(day),
+        to: site.day(day + 1),
+        ..site.lecture()
+    };
+    for (name, user, day) in [("first", "abe", 2), ("same", "abe", 4), ("same", "mina", 6)] {
+        book(&site.server, &site.boss, own(name, user, day), None)
+            .await
+            .unwrap();
+    }
+    let hand_over = async |by: &Caller, who: &str, to: &str| {
+        let over = users::departure::hand_over_reservations(&site.server, by, who, to).await;
+        match over {
+            Ok(plan) => plan.reservations.to_string(),
+            refused => code(refused),
+        }
+    };
+    let holders = async || {
+        let all = list(&site.server, &site.boss).await.unwrap();
+        let mut all: Vec<(String, String)> = all
+            .into_iter()
+            .map(|one| (one.name.to_string(), one.user.unwrap_or_default()))
+            .collect();
+        all.sort();
+        all
+    };
+    let before = holders().await;
+    assert_eq!(
+        hand_over(&site.mina, "abe", "lead").await,
+        "role.administrator-needed"
+    );
+    for to in ["", "none", "abe", "boss"] {
+        assert_eq!(
+            hand_over(&site.boss, "abe", to).await,
+            "folder.share-unknown"
+        );
+    }
+    assert_eq!(
+        hand_over(&site.boss, "abe", "mina").await,
+        "reservation.name-taken"
+    );
+    assert_eq!(holders().await, before, "nothing is half done");
+    let taken = site.live();
+    assert_eq!(hand_over(&site.boss, "abe", "lead").await, "0");
+    assert_eq!(site.live(), taken, "their times stay");
+    let after = [("first", "lead"), ("same", "lead"), ("same", "mina")];
+    let after = after.map(|(name, user)| (name.to_owned(), user.to_owned()));
+    assert_eq!(holders().await, after);
+}

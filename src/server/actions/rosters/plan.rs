@@ -370,7 +370,7 @@ impl Planner<'_> {
         };
         let says_it = |one: &&PolicyRecord| {
             let is_plain = one.egress.is_none() && !one.sudo && !one.no_inner_door && !one.no_home;
-            is_plain && one.limits == limits
+            is_plain && !one.require_limit && one.limits == limits
         };
         if let Some(one) = known.iter().find(says_it) {
             return Ok((one.name.clone(), PolicyChoice::Known(one.id)));

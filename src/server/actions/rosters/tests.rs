@@ -309,6 +309,7 @@ async fn a_roster_attaches_policies_and_makes_one_for_a_share_of_gpus() {
         sudo: false,
         no_inner_door: false,
         no_home: false,
+        require_limit: false,
     };
     policies::create(&server, &boss, asked).await.unwrap();
     let before = crate::catalog::tests::dump::rows(server.catalog());
@@ -361,6 +362,7 @@ async fn what_a_roster_says_of_policies_is_checked_as_attaching_them_is() {
         sudo: false,
         no_inner_door: false,
         no_home: false,
+        require_limit: false,
     };
     policies::create(&server, &boss, asked).await.unwrap();
     let text = "name,policy,gpu\n\

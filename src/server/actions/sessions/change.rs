@@ -20,7 +20,7 @@ use super::discreet;
 use super::find::find;
 use super::launch::{
     keep_within_image, keep_within_limits, lower_priority, put_priority, refuse_document_gone,
-    refuse_own_full_queue, renew_egress,
+    refuse_own_full_queue, refuse_undeclared, renew_egress,
 };
 use super::view::NameCache;
 use crate::access::Caller;
@@ -123,6 +123,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
             match session.state() {
                 SessionState::Ended => {
                     let subjects = subjects_of(session);
+                    refuse_undeclared(rows, &subjects, &session.spec, None)?;
                     keep_within_limits(rows, &subjects, &mut session.spec, None)?;
                     lower_priority(rows, &subjects, &mut session.precedence)?;
                     renew_egress(rows, &subjects, session)?;
@@ -354,7 +355,7 @@ fn keep_for_queue(node: &str, given: Growth, now: Timestamp) -> Result<bool, Ref
 
 /// Sets or removes how long a waiting session may run once it started.
 ///
-/// Errors: `seconds.out-of-range`; `session.not-waiting`; `session.stale`.
+/// Errors: `seconds.out-of-range`; `limit.needed`; `session.not-waiting`; `session.stale`.
 pub async fn set_time_limit(
     server: &Server,
     caller: &Caller,
@@ -377,6 +378,7 @@ pub async fn set_time_limit(
             }
             let before = session.spec.clone();
             session.spec.max_runtime_seconds = seconds;
+            refuse_undeclared(rows, &subjects_of(session), &session.spec, None)?;
             keep_within_limits(rows, &subjects_of(session), &mut session.spec, None)?;
             keep_to_budget(rows, &seen, session, (&before, &session.spec), rows.now)?;
             Ok(before.max_runtime_seconds != session.spec.max_runtime_seconds)
@@ -447,6 +449,7 @@ pub async fn preview_change(
             row.spec.demand = demand;
             if let Some(seconds) = limit {
                 row.spec.max_runtime_seconds = seconds;
+                refuse_undeclared(view, &subjects_of(&row), &row.spec, None)?;
             }
             let kept = limit.is_none().then_some(&before);
             keep_within_limits(view, &subjects_of(&row), &mut row.spec, kept)?;

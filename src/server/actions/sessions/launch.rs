@@ -94,7 +94,7 @@ const NAMES_TRIED: u32 = 8;
 ///
 /// Errors: what is wrong with the request, by field; `session.name-taken`; what no machine here
 /// could ever hold; `idempotency.key-reused`; `disk.full`; `launch.owner-denied`, `launch.owner-unknown` where it
-/// is for another user; `disk.not-held`; `egress.not-allowed`; `sudo.not-allowed`; `ulimits.invalid`; `app.launch-invalid`; `preset.unknown`; `group.not-allowed`, `group.none`, `group.kind`, `group.reservation`.
+/// is for another user; `disk.not-held`; `limit.needed`; `egress.not-allowed`; `sudo.not-allowed`; `ulimits.invalid`; `app.launch-invalid`; `preset.unknown`; `group.not-allowed`, `group.none`, `group.kind`, `group.reservation`.
 pub async fn launch(
     server: &Server,
     caller: &Caller,
@@ -174,6 +174,7 @@ pub async fn launch(
                 let place = (subjects.domain, subjects.project);
                 let course = rows.course_for_launch(&subject, place, rows.now)?;
                 let limit = course.and_then(|course| course.max_runtime_seconds);
+                refuse_undeclared(rows, &subjects, &draft.spec, limit)?;
                 keep_within_course(limit, &mut draft.spec, |spec| {
                     keep_within(rows, &limits, spec, None)
                 })?;
@@ -227,6 +228,23 @@ async fn refuse_unheld_disk(server: &Server, request: &LaunchRequest) -> Result<
     match enforcement.is_enforced() {
         true => Ok(()),
         false => Err(refusals::disk_not_held().at("/resources/disk").into()),
+    }
+}
+
+/// Refuses a session without a time limit where a policy asks for one: a limit that the policies give by themselves says
+/// nothing of its run. `of_course`: the limit that its course gives, which does.
+///
+/// Errors: `limit.needed`.
+pub(super) fn refuse_undeclared(
+    view: &ReadTransaction<'_>,
+    subjects: &PolicySubjects,
+    spec: &session::SessionSpec,
+    of_course: Option<u64>,
+) -> Result<(), Failure> {
+    let is_said = spec.limit().is_some() || of_course.is_some();
+    match is_said || !view.requires_limit(subjects)? {
+        true => Ok(()),
+        false => Err(refusals::limit_needed().at("/max_runtime_seconds").into()),
     }
 }
 
@@ -1006,6 +1024,7 @@ impl LaunchForMembers {
         draft.sudo = granted_sudo(rows, &subjects, self.sudo)?;
         let limits = limits_of(rows, &subjects, CountedUse::QueueBound)?;
         keep_priority(&limits, self.priority, &mut draft.precedence)?;
+        refuse_undeclared(rows, &subjects, &draft.spec, self.limit)?;
         keep_within_course(self.limit, &mut draft.spec, |spec| {
             keep_within(rows, &limits, spec, None)
         })?;
@@ -1128,6 +1147,7 @@ pub async fn preview(
             granted_sudo(view, &subjects, wants_sudo)?;
             let limits = limits_of(view, &subjects, CountedUse::Nothing)?;
             keep_priority(&limits, priority, &mut draft.precedence)?;
+            refuse_undeclared(view, &subjects, &draft.spec, limit)?;
             keep_within_course(limit, &mut draft.spec, |spec| {
                 keep_within_limits(view, &subjects, spec, None)
             })?;

@@ -118,9 +118,19 @@ async fn who_is_approved_signs_in_and_who_is_declined_can_be_taken_up_again() {
     assert_eq!(code(taken), "user.name-taken");
     let named = SignUpApprovalBody {
         name: Some("lee".to_owned()),
+        expires_at: Some(server.clock().now()),
     };
-    approve(&server, &boss, &ids[1], named).await.unwrap();
+    let past = approve(&server, &boss, &ids[1], named.clone()).await;
+    assert_eq!(code(past), "grant.ends-in-past");
+    let end = server.clock().now().plus_seconds(86_400);
+    let guest = SignUpApprovalBody {
+        expires_at: Some(end),
+        ..named
+    };
+    approve(&server, &boss, &ids[1], guest).await.unwrap();
     sign_in(&server, "lee", GOOD, HERE).await.unwrap();
+    let lee = users::get(&server, &boss, "lee").await.unwrap();
+    assert_eq!(lee.expires_at, Some(end));
     assert!(list(&server, &boss).await.unwrap().is_empty());
     assert_eq!(
         code(list(&server, &mina).await),

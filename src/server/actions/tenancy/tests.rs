@@ -464,6 +464,7 @@ async fn a_lead_launches_for_members_with_their_rights_and_limits_and_nobody_els
             sudo: false,
             no_inner_door: false,
             no_home: false,
+            require_limit: false,
         },
     )
     .await

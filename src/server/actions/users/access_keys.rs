@@ -39,10 +39,11 @@ pub async fn create(
     name: &str,
     scopes: &[String],
     expires_at: Option<Timestamp>,
+    networks: &[String],
 ) -> Result<(AccessKeyView, SecretText), Failure> {
     allowed(caller, Permission::Me)?;
     let now = server.clock().now();
-    let wanted = wanted(caller, name, scopes, expires_at, now)?;
+    let wanted = wanted(caller, name, scopes, (expires_at, networks), now)?;
     // What would prove the token without a signature is forgotten here.
     let DrawnToken { mut row, hash, .. } = wanted.draw(caller.subject.user, now);
     let (key, secret) = access::new_access_key();
@@ -52,6 +53,7 @@ pub async fn create(
         .write(Lane::Requests, "make an access key", move |rows| {
             made::still_admitted(rows, &caller)?;
             row.expires_at = made::end_with_maker(rows, &caller, row.expires_at)?;
+            row.networks = made::networks_with_maker(rows, &caller, row.networks)?;
             let known = rows.access_key_names(row.user)?.len();
             if let Some(full) = no_room(known) {
                 return Err(full.into());
@@ -95,5 +97,6 @@ fn shown(key: String, row: TokenRow) -> AccessKeyView {
         expires_at: token.expires_at,
         used_at: token.used_at,
         used_from: token.used_from,
+        networks: token.networks,
     }
 }

@@ -8,6 +8,7 @@ use rules::grants::{GrantRole, GrantScope};
 use rules::session::{DesiredState, Session};
 
 use super::super::folders::transfers;
+use super::super::reservations;
 use super::*;
 
 /// Days that sessions of a user who left may go on. Higher: a forgotten session holds its GPU for longer.
@@ -103,17 +104,54 @@ pub async fn offer_folders(
         .write(Lane::Requests, "offer folders of a user", move |rows| {
             let user = leaving(rows, &caller, &who)?;
             may_open(&caller, &user)?;
-            // Not to themselves: who leaves is not asked, and files of others are read with a reason.
-            let receiver = rows.user_named(&to)?.filter(|one| {
-                let is_other = one.id != user.id && one.id != caller.subject.user;
-                is_other && one.domain == user.domain && !one.suspended
-            });
-            let unknown = || refusals::folder_share_unknown().at("/to");
-            let receiver = receiver.ok_or_else(unknown)?;
+            let receiver = receiver(rows, &caller, &user, &to)?;
             transfers::offer_all(rows, &caller, user.id, &receiver)?;
             Ok(ends(rows, &user, rows.now)?.0)
         })
         .await
+}
+
+/// Gives each reservation of a user who is to leave, of which something is left, to another user of the domain: it keeps its
+/// machines and times. All of them, or none.
+///
+/// Errors: `user.not-found`, `user.self`, `folder.share-unknown`, `reservation.name-taken`; `token.scope-missing` for a token
+/// that may less than the user.
+pub async fn hand_over_reservations(
+    server: &Server,
+    caller: &Caller,
+    who: &str,
+    to: &str,
+) -> Result<DepartureView, Failure> {
+    somewhere(caller, Permission::UsersWrite)?;
+    let (caller, who, to) = (caller.clone(), who.to_owned(), to.trim().to_owned());
+    server
+        .catalog()
+        .write(
+            Lane::Requests,
+            "hand reservations of a user over",
+            move |rows| {
+                let user = leaving(rows, &caller, &who)?;
+                may_open(&caller, &user)?;
+                let receiver = receiver(rows, &caller, &user, &to)?;
+                reservations::hand_over(rows, &caller, &user, &receiver)?;
+                Ok(ends(rows, &user, rows.now)?.0)
+            },
+        )
+        .await
+}
+
+/// Who takes what a user leaves. Not the caller: who leaves is not asked, and what is of others is had with a reason.
+fn receiver(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    user: &User,
+    to: &str,
+) -> Result<User, Failure> {
+    let found = view.user_named(to)?.filter(|one| {
+        let is_other = one.id != user.id && one.id != caller.subject.user;
+        is_other && one.domain == user.domain && !one.suspended
+    });
+    Ok(found.ok_or_else(|| refusals::folder_share_unknown().at("/to"))?)
 }
 
 fn departs_at(asked: &DepartureBody, now: Timestamp) -> Result<Timestamp, Refusal> {

@@ -34,7 +34,7 @@ pub fn no_room(known: usize) -> Option<Refusal> {
 /// Adds a public key: who has its private part enters the caller's sessions.
 ///
 /// Errors: root has no account; `token.scope-missing` for a token that may not do what a key may; those of reading a key, `ssh-key.name-invalid`, `ssh-key.taken` where any user has it,
-/// `ssh-key.too-many`, `expires-at.past`, `expires-at.after-maker`; `sign-in.ended`, `token.revoked` and `user.suspended`
+/// `ssh-key.too-many`, `expires-at.past`, `expires-at.after-maker`, `network.bound`; `sign-in.ended`, `token.revoked` and `user.suspended`
 /// where what the caller asks by has ended meanwhile.
 pub async fn add(
     server: &Server,
@@ -74,6 +74,7 @@ pub async fn add(
         .write(Lane::Requests, "add an SSH key", move |rows| {
             // What the caller asks by may have been ended since: nothing that it adds outlives it.
             tokens::still_admitted(rows, &caller)?;
+            tokens::refuse_bound(rows, &caller)?;
             row.expires_at = tokens::end_with_maker(rows, &caller, row.expires_at)?;
             if let Some(full) = no_room(rows.ssh_keys(row.user)?.len()) {
                 return Err(full.into());

@@ -153,7 +153,7 @@ async fn the_last_administrator_stays() {
 async fn suspension_and_removal_end_every_way_in() {
     let (server, boss, mina) = with_two().await;
     let cookie = sign_in(&server, "mina", GOOD, HERE).await.unwrap().cookie;
-    let (_, secret) = tokens::create(&server, &mina, "robot", &["me".into()], None)
+    let (_, secret) = tokens::create(&server, &mina, "robot", &["me".into()], None, &[])
         .await
         .unwrap();
     let known = async || by_cookie(&server, &cookie, HERE).await.unwrap().is_some();
@@ -240,7 +240,7 @@ async fn a_new_password_ends_other_sign_ins_and_lifts_a_lock() {
 async fn a_changed_password_ends_every_token_and_browser_but_the_one_that_asks() {
     let (server, boss, mina) = with_two().await;
     let make = async |name: &str, caller: &Caller| {
-        let made = tokens::create(&server, caller, name, &["me".into()], None).await;
+        let made = tokens::create(&server, caller, name, &["me".into()], None, &[]).await;
         made.unwrap().1
     };
     let known = async |secret: &SecretText| by_token(&server, secret.reveal(), HERE).await.unwrap();
@@ -272,10 +272,10 @@ async fn a_changed_password_ends_every_token_and_browser_but_the_one_that_asks()
 async fn a_password_that_an_administrator_sets_ends_sign_ins_and_tokens_unless_kept() {
     let (server, boss, mina) = with_two().await;
     let cookie = sign_in(&server, "mina", GOOD, HERE).await.unwrap().cookie;
-    let (_, secret) = tokens::create(&server, &mina, "robot", &["me".into()], None)
+    let (_, secret) = tokens::create(&server, &mina, "robot", &["me".into()], None, &[])
         .await
         .unwrap();
-    let (_, other) = tokens::create(&server, &boss, "other", &["me".into()], None)
+    let (_, other) = tokens::create(&server, &boss, "other", &["me".into()], None, &[])
         .await
         .unwrap();
     let valid = async |secret: &SecretText| {
@@ -297,7 +297,7 @@ async fn a_password_that_an_administrator_sets_ends_sign_ins_and_tokens_unless_k
 #[tokio::test]
 async fn an_administrator_changes_their_own_password_with_the_old_one_alone() {
     let (server, boss, _) = with_two().await;
-    let (_, secret) = tokens::create(&server, &boss, "t", &["users:write".into()], None)
+    let (_, secret) = tokens::create(&server, &boss, "t", &["users:write".into()], None, &[])
         .await
         .unwrap();
     let robot = by_token(&server, secret.reveal(), HERE).await.unwrap();
@@ -327,7 +327,7 @@ async fn a_token_sets_no_password_of_a_user_who_may_more_than_it() {
         let kept = kept.filter(|one| Some(*one) != without);
         let scopes: Vec<String> = kept.map(|one| one.word().to_owned()).collect();
         let name = without.map_or("all", Permission::word);
-        let (_, secret) = tokens::create(&server, &boss, name, &scopes, None)
+        let (_, secret) = tokens::create(&server, &boss, name, &scopes, None, &[])
             .await
             .unwrap();
         let robot = by_token(&server, secret.reveal(), HERE).await.unwrap();
@@ -362,9 +362,10 @@ async fn a_new_token_buys_no_more_guesses_of_the_password() {
     let (server, _, mina) = with_two().await;
     let mut came = Vec::new();
     for n in 0..8 {
-        let (_, secret) = tokens::create(&server, &mina, &format!("t{n}"), &["me".into()], None)
-            .await
-            .unwrap();
+        let (_, secret) =
+            tokens::create(&server, &mina, &format!("t{n}"), &["me".into()], None, &[])
+                .await
+                .unwrap();
         let robot = by_token(&server, secret.reveal(), HERE).await.unwrap();
         let tried = change_password(&server, &robot.unwrap(), "no no no no", GOOD).await;
         came.push(code(tried));
@@ -382,9 +383,9 @@ async fn a_new_token_buys_no_more_guesses_of_the_password() {
 async fn nothing_that_has_ended_makes_a_token() {
     let (server, boss, mina) = with_two().await;
     let make = async |caller: &Caller| {
-        code(tokens::create(&server, caller, "late", &["me".into()], None).await)
+        code(tokens::create(&server, caller, "late", &["me".into()], None, &[]).await)
     };
-    let (token, secret) = tokens::create(&server, &mina, "t", &["me".into()], None)
+    let (token, secret) = tokens::create(&server, &mina, "t", &["me".into()], None, &[])
         .await
         .unwrap();
     let by_secret = by_token(&server, secret.reveal(), HERE).await.unwrap();
@@ -411,6 +412,7 @@ async fn a_token_is_shown_once_expires_and_can_be_revoked() {
         "nightly",
         &["sessions:read".into(), "me".into()],
         Some(end),
+        &[],
     )
     .await
     .unwrap();
@@ -429,7 +431,7 @@ async fn a_token_is_shown_once_expires_and_can_be_revoked() {
     assert_eq!(listed[0].used_from.as_deref(), Some("192.0.2.7"));
     let wider = ["sessions:write".to_owned()];
     assert_eq!(
-        code(tokens::create(&server, &robot, "more", &wider, None).await),
+        code(tokens::create(&server, &robot, "more", &wider, None, &[]).await),
         "scope.wider"
     );
     for (name, scopes, wanted) in [
@@ -442,13 +444,13 @@ async fn a_token_is_shown_once_expires_and_can_be_revoked() {
     ] {
         let scopes: Vec<String> = scopes.into_iter().map(str::to_owned).collect();
         assert_eq!(
-            code(tokens::create(&server, &mina, name, &scopes, None).await),
+            code(tokens::create(&server, &mina, name, &scopes, None, &[]).await),
             wanted
         );
     }
     let past = Some(server.clock().now());
     assert_eq!(
-        code(tokens::create(&server, &mina, "a", &["me".into()], past).await),
+        code(tokens::create(&server, &mina, "a", &["me".into()], past, &[]).await),
         "expires-at.past"
     );
     let mut forged = text.to_owned();
@@ -552,7 +554,7 @@ async fn making_an_administrator_as_root_closes_setup() {
     );
     let root = local_root(&server);
     assert_eq!(
-        code(tokens::create(&server, &root, "a", &["me".into()], None).await),
+        code(tokens::create(&server, &root, "a", &["me".into()], None, &[]).await),
         "user.root"
     );
     assert_eq!(me(&server, &root).await.unwrap().name.as_str(), "root");
@@ -568,7 +570,7 @@ async fn nothing_that_is_kept_shows_a_secret() {
     let server = Server::start(settings, base::observe::Clock::system()).unwrap();
     let setup = setup_link(&server).unwrap();
     let boss = set_up(&server, &setup, "boss", GOOD, HERE).await.unwrap();
-    let (_, secret) = tokens::create(&server, &boss.caller, "a", &["me".into()], None)
+    let (_, secret) = tokens::create(&server, &boss.caller, "a", &["me".into()], None, &[])
         .await
         .unwrap();
     drop(server);

@@ -31,6 +31,7 @@ pub fn no_room(known: usize) -> Option<Refusal> {
 ///
 /// Errors: `token.name-…`, `scope.unknown`, `scope.missing` where none is given, `scope.wider` for a
 /// token that would make a stronger one, `expires-at.past`, `expires-at.after-maker` for one that would make a longer one,
+/// `network.invalid`, `network.too-many`, `network.wider` for one that would make one for other networks,
 /// `token.too-many`; `sign-in.ended`, `token.revoked` and `user.suspended` where what the caller asks by has ended
 /// meanwhile.
 pub async fn create(
@@ -39,10 +40,11 @@ pub async fn create(
     name: &str,
     scopes: &[String],
     expires_at: Option<Timestamp>,
+    networks: &[String],
 ) -> Result<(TokenView, SecretText), Failure> {
     allowed(caller, Permission::Me)?;
     let now = server.clock().now();
-    let wanted = wanted(caller, name, scopes, expires_at, now)?;
+    let wanted = wanted(caller, name, scopes, (expires_at, networks), now)?;
     let DrawnToken {
         mut row,
         hash,
@@ -55,6 +57,7 @@ pub async fn create(
             // What the caller asks by may have been ended since: nothing that it makes outlives it.
             made::still_admitted(rows, &caller)?;
             row.expires_at = made::end_with_maker(rows, &caller, row.expires_at)?;
+            row.networks = made::networks_with_maker(rows, &caller, row.networks)?;
             made::insert(rows, &caller.name, &row, &hash)?;
             Ok(shown(row))
         })
@@ -82,21 +85,23 @@ pub async fn revoke(server: &Server, caller: &Caller, id: TokenId) -> Result<Tok
         .await
 }
 
-/// What a user asks to make: a token, or what is proven by a signature in its place.
+/// What a user asks to make: a token, or what is proven by a signature in its place. With it its end, and the networks that
+/// it may be used from.
 ///
-/// Errors: root has no account; `token.name-…`, `scope.…`, `expires-at.past`.
+/// Errors: root has no account; `token.name-…`, `scope.…`, `expires-at.past`, `network.…`.
 pub(super) fn wanted(
     caller: &Caller,
     name: &str,
     scopes: &[String],
-    expires_at: Option<Timestamp>,
+    (expires_at, typed): (Option<Timestamp>, &[String]),
     now: Timestamp,
 ) -> Result<NewToken, Refusal> {
     if caller.subject.user == ROOT {
         return Err(not_an_account());
     }
     let name = made::token_name("/name", name)?;
-    let wanted = NewToken::new(name, read_scopes(caller, scopes)?, expires_at);
+    let scopes = read_scopes(caller, scopes)?;
+    let wanted = NewToken::new(name, scopes, expires_at, networks::parse(typed)?);
     match expires_at.is_some_and(|end| end <= now) {
         true => Err(refusals::expires_at_past().at("/expires_at")),
         false => Ok(wanted),

@@ -92,6 +92,7 @@ async fn limit(server: &Server, boss: &Caller, bytes: Bytes) {
         sudo: None,
         no_inner_door: None,
         no_home: None,
+        require_limit: None,
     };
     let changed = policies::change(server, boss, "default", patch, None).await;
     changed.unwrap();

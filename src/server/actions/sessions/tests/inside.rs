@@ -87,6 +87,7 @@ async fn only_a_container_that_lives_is_let_in_while_its_owner_may_and_no_policy
         sudo: false,
         no_inner_door: true,
         no_home: false,
+        require_limit: false,
     };
     let made = policies::create(&server, &boss, closing).await.unwrap();
     assert!(made.no_inner_door);

@@ -1,11 +1,14 @@
 //! Which policy bounds what a user has waiting: the site's for each user, a project's and a domain's for all of
 //! their members together, the strictest of them.
 
+use api::policies::PolicyPatchBody;
 use rules::names::UserId;
 use rules::quota::{LimitKey, PolicyLevel, PolicyLimits};
 use rules::tenancy::{DomainId, ProjectId};
 
 use super::*;
+use crate::access::local_root;
+use crate::actions::policies;
 use crate::catalog::policies::PolicySubjects;
 
 /// Attaches a policy with these limits, in the place of what the level had.
@@ -341,4 +344,40 @@ async fn a_session_beyond_what_one_may_be_is_refused_and_a_sum_makes_it_wait() {
     let refused = refusal(resize(&server, &kim, &id, cores(160), None).await);
     assert_eq!(refused.code, "limit.each");
     assert!(resize(&server, &kim, &id, cores(140), None).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_policy_that_asks_for_a_time_limit_refuses_a_session_without_one() {
+    let server = server();
+    let kim = user(&server, "kim", Role::User);
+    let free = launch(&server, &kim, LaunchRequest::default(), None).await;
+    let free = free.unwrap().sessions[0].id.to_string();
+    let patch = PolicyPatchBody {
+        require_limit: Some(true),
+        ..PolicyPatchBody::default()
+    };
+    let boss = local_root(&server);
+    let changed = policies::change(&server, &boss, "default", patch, None).await;
+    assert!(changed.unwrap().require_limit);
+
+    let none = LaunchRequest::default();
+    for refused in [
+        refusal(preview(&server, &kim, none.clone()).await),
+        refusal(launch(&server, &kim, none, None).await),
+        // What waits already waits on, until it is changed.
+        refusal(set_time_limit(&server, &kim, &free, None, None).await),
+    ] {
+        assert_eq!(refused.code, "limit.needed");
+        assert_eq!(refused.pointer.as_deref(), Some("/max_runtime_seconds"));
+    }
+    let limited = LaunchRequest {
+        max_runtime_seconds: Some(3_600),
+        ..LaunchRequest::default()
+    };
+    let limited = launch(&server, &kim, limited, None).await.unwrap();
+    let limited = limited.sessions[0].id.to_string();
+    let shorter = set_time_limit(&server, &kim, &limited, Some(60), None).await;
+    assert_eq!(shorter.unwrap().max_runtime_seconds, Some(60));
+    let removed = refusal(set_time_limit(&server, &kim, &limited, None, None).await);
+    assert_eq!(removed.code, "limit.needed");
 }

@@ -21,7 +21,7 @@ struct Key {
 
 async fn key(server: &Server, caller: &Caller, scopes: &[Permission]) -> Key {
     let words: Vec<String> = scopes.iter().map(|one| one.word().to_owned()).collect();
-    let made = create(server, caller, "nightly", &words, None).await;
+    let made = create(server, caller, "nightly", &words, None, &[]).await;
     let (view, secret) = made.unwrap();
     Key { view, secret }
 }
@@ -159,10 +159,10 @@ async fn keys_are_few_end_in_time_and_give_no_more_than_their_maker_has() {
     let (server, _, jae) = with_jae().await;
     let me = [Permission::Me.word().to_owned()];
     let now = server.clock().now();
-    let past = create(&server, &jae, "x", &me, Some(now)).await;
+    let past = create(&server, &jae, "x", &me, Some(now), &[]).await;
     assert_eq!(code(past), "expires-at.past");
     let soon = Some(now.plus_seconds(60));
-    let (view, secret) = create(&server, &jae, "x", &me, soon).await.unwrap();
+    let (view, secret) = create(&server, &jae, "x", &me, soon, &[]).await.unwrap();
     let short = Key { view, secret };
     assert_eq!(ask(&server, &short).await, "done");
     later(&server, 60);
@@ -170,12 +170,12 @@ async fn keys_are_few_end_in_time_and_give_no_more_than_their_maker_has() {
     let narrow = key(&server, &jae, &[Permission::Me]).await;
     let caller = by_signature(&server, &signed(&server, &narrow), HERE).await;
     let wider = [Permission::SessionsWrite.word().to_owned()];
-    let made = create(&server, &caller.unwrap(), "x", &wider, None).await;
+    let made = create(&server, &caller.unwrap(), "x", &wider, None, &[]).await;
     assert_eq!(code(made), "scope.wider");
     for _ in 0..8 {
         key(&server, &jae, &[Permission::Me]).await;
     }
-    let one_more = create(&server, &jae, "x", &me, None).await;
+    let one_more = create(&server, &jae, "x", &me, None, &[]).await;
     assert_eq!(code(one_more), "key.too-many");
 }
 
@@ -184,19 +184,23 @@ async fn what_ends_makes_nothing_that_ends_later() {
     let (server, _, jae) = with_jae().await;
     let me = [Permission::Me.word().to_owned()];
     let end = server.clock().now().plus_seconds(60);
-    let (view, secret) = create(&server, &jae, "k", &me, Some(end)).await.unwrap();
+    let (view, secret) = create(&server, &jae, "k", &me, Some(end), &[])
+        .await
+        .unwrap();
     let short = Key { view, secret };
     let by_key = by_signature(&server, &signed(&server, &short), HERE).await;
     let by_key = by_key.unwrap();
-    let (_, secret) = tokens::create(&server, &jae, "t", &me, Some(end))
+    let (_, secret) = tokens::create(&server, &jae, "t", &me, Some(end), &[])
         .await
         .unwrap();
     let by_token = by_token(&server, secret.reveal(), HERE).await.unwrap();
     let after = Some(end.plus_seconds(1));
     for caller in [&by_key, &by_token.unwrap()] {
         for refused in [
-            create(&server, caller, "x", &me, after).await.map(|_| ()),
-            tokens::create(&server, caller, "x", &me, after)
+            create(&server, caller, "x", &me, after, &[])
+                .await
+                .map(|_| ()),
+            tokens::create(&server, caller, "x", &me, after, &[])
                 .await
                 .map(|_| ()),
         ] {
@@ -207,9 +211,9 @@ async fn what_ends_makes_nothing_that_ends_later() {
             assert_eq!(refusal.pointer.as_deref(), Some("/expires_at"));
         }
         // Without an end of its own it ends with its maker, and the answer says so.
-        let (key, _) = create(&server, caller, "x", &me, None).await.unwrap();
+        let (key, _) = create(&server, caller, "x", &me, None, &[]).await.unwrap();
         assert_eq!(key.expires_at, Some(end));
-        let (token, _) = tokens::create(&server, caller, "x", &me, Some(end))
+        let (token, _) = tokens::create(&server, caller, "x", &me, Some(end), &[])
             .await
             .unwrap();
         assert_eq!(token.expires_at, Some(end));
@@ -218,11 +222,11 @@ async fn what_ends_makes_nothing_that_ends_later() {
     let lasting = key(&server, &jae, &[Permission::Me]).await;
     let caller = by_signature(&server, &signed(&server, &lasting), HERE).await;
     for caller in [&jae, &caller.unwrap()] {
-        let (token, _) = tokens::create(&server, caller, "x", &me, None)
+        let (token, _) = tokens::create(&server, caller, "x", &me, None, &[])
             .await
             .unwrap();
         assert_eq!(token.expires_at, None);
-        let (key, _) = create(&server, caller, "x", &me, after).await.unwrap();
+        let (key, _) = create(&server, caller, "x", &me, after, &[]).await.unwrap();
         assert_eq!(key.expires_at, after);
     }
 }

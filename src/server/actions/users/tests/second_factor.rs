@@ -66,7 +66,7 @@ impl Mina {
 
 /// The secret of a new token.
 async fn token(server: &Server, caller: &Caller) -> String {
-    let made = users::tokens::create(server, caller, "t", &["me".into()], None).await;
+    let made = users::tokens::create(server, caller, "t", &["me".into()], None, &[]).await;
     made.unwrap().1.reveal().to_owned()
 }
 

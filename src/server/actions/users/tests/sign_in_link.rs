@@ -41,7 +41,7 @@ async fn narrowed(server: &Server, by: &Caller, without: &[Permission]) -> Calle
         .filter(|one| !without.contains(one));
     let scopes: Vec<String> = kept.map(|one| one.word().to_owned()).collect();
     let name = without[0].word();
-    let (_, token) = users::tokens::create(server, by, name, &scopes, None)
+    let (_, token) = users::tokens::create(server, by, name, &scopes, None, &[])
         .await
         .unwrap();
     let caller = by_token(server, token.reveal(), HERE).await.unwrap();

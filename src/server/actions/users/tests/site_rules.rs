@@ -3,9 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use api::audit::{AuditEntryView, AuditQuery};
+use api::ssh::NewSshKeyBody;
 use api::users::UserPatchBody;
 use rules::users::Role;
 
+use crate::access::ssh_key::tests::some_key;
 use crate::access::tests::*;
 use crate::access::*;
 use crate::actions::audit;
@@ -66,7 +68,7 @@ async fn a_user_is_refused_from_elsewhere_on_each_request() {
         .await
         .unwrap();
     let jae = sign_in(&server, "jae", GOOD, HERE).await.unwrap();
-    let (_, token) = users::tokens::create(&server, &jae.caller, "t", &["me".into()], None)
+    let (_, token) = users::tokens::create(&server, &jae.caller, "t", &["me".into()], None, &[])
         .await
         .unwrap();
     let elsewhere = sign_in(&server, "jae", GOOD, there(9)).await.unwrap();
@@ -113,6 +115,58 @@ async fn a_user_is_refused_from_elsewhere_on_each_request() {
     assert_eq!(code(by_cookie(&server, &jae.cookie, HERE).await), "done");
 }
 
+/// A token that is bound to networks opens nothing elsewhere, and makes nothing that does: no wider token, no SSH key.
+#[tokio::test]
+async fn a_token_of_some_networks_is_refused_elsewhere_and_makes_nothing_wider() {
+    let (server, boss) = with_mina().await;
+    let mina = boss.caller;
+    let every: Vec<String> = ["me", "sessions:read", "sessions:enter"]
+        .map(str::to_owned)
+        .into();
+    let make = async |by: &Caller, networks: &[&str]| {
+        let networks: Vec<String> = networks.iter().map(|text| (*text).to_owned()).collect();
+        users::tokens::create(&server, by, "t", &every, None, &networks).await
+    };
+    for wrong in ["lab", "10.1.0.0/33"] {
+        assert_eq!(code(make(&mina, &[wrong]).await), "network.invalid");
+    }
+    let (shown, token) = make(&mina, &["192.0.2.9/24", "192.0.2.0/24"])
+        .await
+        .unwrap();
+    assert_eq!(shown.networks, ["192.0.2.0/24"]);
+    let refused = code(by_token(&server, token.reveal(), there(9)).await);
+    assert_eq!(refused, "token.address-refused");
+    let bound = by_token(&server, token.reveal(), HERE)
+        .await
+        .unwrap()
+        .unwrap();
+    for wider in ["192.0.0.0/16", "198.51.100.0/24"] {
+        assert_eq!(
+            code(make(&bound, &[wider]).await),
+            "network.wider",
+            "{wider}"
+        );
+    }
+    let (narrower, _) = make(&bound, &["192.0.2.7"]).await.unwrap();
+    assert_eq!(narrower.networks, ["192.0.2.7/32"]);
+    let (same, token) = make(&bound, &[]).await.unwrap();
+    assert_eq!(same.networks, ["192.0.2.0/24"]);
+    let refused = code(by_token(&server, token.reveal(), there(9)).await);
+    assert_eq!(refused, "token.address-refused");
+    let none = users::access_keys::create(&server, &bound, "k", &every, None, &[]).await;
+    assert_eq!(none.unwrap().0.networks, ["192.0.2.0/24"]);
+    let key = NewSshKeyBody {
+        public_key: some_key(1),
+        ..NewSshKeyBody::default()
+    };
+    let refused = users::ssh_keys::add(&server, &bound, key.clone()).await;
+    assert_eq!(code(refused), "network.bound");
+    assert_eq!(
+        code(users::ssh_keys::add(&server, &mina, key).await),
+        "done"
+    );
+}
+
 /// A cookie or a token that is used from a network that is not its user's may be stolen: the acts of the user say so.
 #[tokio::test]
 async fn a_request_from_elsewhere_is_an_act_of_its_user() {
@@ -121,7 +175,7 @@ async fn a_request_from_elsewhere_is_an_act_of_its_user() {
         .await
         .unwrap();
     let jae = sign_in(&server, "jae", GOOD, HERE).await.unwrap();
-    let (_, token) = users::tokens::create(&server, &jae.caller, "t", &["me".into()], None)
+    let (_, token) = users::tokens::create(&server, &jae.caller, "t", &["me".into()], None, &[])
         .await
         .unwrap();
     only_from(&server, &boss.caller, "jae", &["192.0.2.0/24"])
@@ -265,7 +319,7 @@ async fn what_is_open_ends_where_a_password_has_to_be_set_first() {
         ended.map_or_else(|_| "open".to_owned(), |refusal| refusal.code)
     };
     let robot = async |caller: &Caller| {
-        let made = users::tokens::create(&server, caller, "t", &["me".into()], None).await;
+        let made = users::tokens::create(&server, caller, "t", &["me".into()], None, &[]).await;
         let known = by_token(&server, made.unwrap().1.reveal(), HERE).await;
         known.unwrap().unwrap()
     };
@@ -485,7 +539,7 @@ async fn passwords_follow_what_the_site_sets() {
     let old = cookie().await;
     assert!(due(&old).await);
     let aged = by_cookie(&server, &old, HERE).await.unwrap().unwrap();
-    let (token, secret) = users::tokens::create(&server, &aged, "t", &["me".into()], None)
+    let (token, secret) = users::tokens::create(&server, &aged, "t", &["me".into()], None, &[])
         .await
         .unwrap();
     let by_secret = by_token(&server, secret.reveal(), HERE)

@@ -112,7 +112,7 @@ async fn a_token_that_enters_no_session_adds_no_ssh_key() {
             .filter(|one| Some(**one) != missing)
             .map(|one| one.word().to_owned())
             .collect();
-        let made = users::tokens::create(&server, &jae, "narrow", &scopes, None).await;
+        let made = users::tokens::create(&server, &jae, "narrow", &scopes, None, &[]).await;
         let (_, secret) = made.unwrap();
         let caller = by_token(&server, secret.reveal(), HERE).await.unwrap();
         let added = add(&server, &caller.unwrap(), wanted(1)).await;
