@@ -747,6 +747,7 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "allowance.ended" => t.events_allowance_ended(),
         "session.connected" => t.events_connected(),
         "session.connection-refused" => t.events_connection_refused(),
+        "session.connection-ended" => t.events_connection_ended(),
         "policy.added" => t.events_policy_added(),
         "policy.changed" => t.events_policy_changed(),
         "policy.removed" => t.events_policy_removed(),

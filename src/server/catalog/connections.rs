@@ -1,5 +1,6 @@
-//! Rows of what sessions connect to outside: one for each host and how it came out, of each session at most 64. Decides
-//! nothing; a machine counted them, and what it says again takes the place of what it said before.
+//! Rows of what sessions connect to outside: one for each host and how it came out, of each session at most 64, and an event
+//! for each connection that ended. Decides nothing; a machine counted them, and what it says again takes the place of what it
+//! said before.
 
 use rules::egress::{EgressOutcome, EgressReport, EgressRow};
 use rules::messages::NodeReport;
@@ -21,6 +22,10 @@ const MAX_CONNECTIONS: u64 = 64;
 
 /// Of these, rows of what was refused. Higher: refused tries leave less room for hosts that were reached.
 const MAX_REFUSED: u64 = 32;
+
+/// Ends of connections of one session that are events. Higher: a program that connects again and again fills the journal.
+/// Lower: of more connections only the counts of their host are known.
+const MAX_TOLD_ENDS: u64 = 1_000;
 
 /// One row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,6 +132,62 @@ impl Rows<'_> {
                 code,
                 before: "",
                 after: &after,
+            })?;
+        }
+        self.tell_ends(report, scope)
+    }
+
+    /// Writes an event for each connection that ended since a report said so last. One whose host has no row has none. Costs
+    /// two reads, and one write for each that is new.
+    fn tell_ends(&self, report: &EgressReport, scope: Scope) -> Result<(), Failure> {
+        let container = report.container;
+        if report.ends.is_empty() {
+            return Ok(());
+        }
+        let (last, mut told) = self
+            .connection
+            .prepare_cached(
+                "select coalesce(max(last_end) filter (where container = ?2), 0) as last,
+                     coalesce(sum(told_ends), 0) as told
+                 from session_connection
+                 where session = ?1",
+            )?
+            .query_row((container.session.0.as_bytes(), container.index), |row| {
+                Ok((value::unsigned(row, "last")?, value::unsigned(row, "told")?))
+            })?;
+        for end in report.ends.iter().filter(|end| end.number > last) {
+            if told >= MAX_TOLD_ENDS {
+                return Ok(());
+            }
+            let noted = self
+                .connection
+                .prepare_cached(
+                    "update session_connection
+                     set last_end = ?6, told_ends = told_ends + 1
+                     where session = ?1 and incarnation = ?2 and container = ?3
+                     and host = ?4 and port = ?5 and outcome = ?7",
+                )?
+                .execute((
+                    container.session.0.as_bytes(),
+                    container.incarnation,
+                    container.index,
+                    &end.host,
+                    end.port,
+                    value::signed(end.number),
+                    EgressOutcome::Opened.word(),
+                ))?;
+            if noted == 0 {
+                continue;
+            }
+            told += 1;
+            self.note_alone(NewEvent {
+                actor: "node",
+                topic: "sessions",
+                object: &container.session.to_string(),
+                scope,
+                code: "session.connection-ended",
+                before: "",
+                after: &end.told(),
             })?;
         }
         Ok(())

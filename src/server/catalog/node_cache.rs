@@ -11,7 +11,7 @@ use rules::names::{ContainerName, NodeId};
 use rules::policy::SharePolicy;
 use rules::units::Timestamp;
 
-/// How often counts of connections are written. Shorter: more commits while sessions are connected. Longer: their pages are
+/// How often counts of connections are written, beside new hosts and ends. Shorter: more commits while sessions are connected. Longer: their pages are
 /// older.
 const CONNECTIONS_EACH: Duration = Duration::from_secs(10);
 
@@ -80,11 +80,19 @@ impl NodeCache {
             let each = reports.iter();
             each.map(|one| (one.container, one.rows.len())).collect()
         };
+        // Each is an event of its own.
+        let lasts = |reports: &[EgressReport]| -> Vec<Option<u64>> {
+            let each = reports.iter();
+            each.map(|one| one.ends.last().map(|end| end.number))
+                .collect()
+        };
         let is_due = match known.get(&report.node) {
             None => !report.egress.is_empty(),
             Some((_, before)) if *before == report.egress => false,
             Some((at, before)) => {
-                at.elapsed() >= CONNECTIONS_EACH || hosts(before) != hosts(&report.egress)
+                at.elapsed() >= CONNECTIONS_EACH
+                    || hosts(before) != hosts(&report.egress)
+                    || lasts(before) != lasts(&report.egress)
             }
         };
         if is_due {

@@ -1074,7 +1074,7 @@ CREATE TABLE session_connection (
     sent integer not null,
     received integer not null,
     first_at integer not null,
-    last_at integer not null,
+    last_at integer not null, last_end integer not null default 0, told_ends integer not null default 0,
     primary key (session, incarnation, container, host, port, outcome)
 ) strict, without rowid;
 
