@@ -269,6 +269,39 @@ async fn a_volume_of_a_project_is_none_for_those_outside() {
     assert_eq!(kept.await.status, 201);
 }
 
+/// A directory that is all that a restored catalog left of a folder on a volume.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_of_a_volume_becomes_a_folder_again() {
+    let test = "a_directory_of_a_volume_becomes_a_folder_again";
+    let the_box = TheBox::open().await;
+    let place = the_box.folder.path().join("shelves");
+    fs::create_dir(&place).expect("made");
+    let _unmounted = Unmounted(vec![place.clone()]);
+    if let Err(error) = tmpfs(&place) {
+        skips::skip(test, &format!("nothing can be mounted: {error}"));
+        return;
+    }
+    let asked = json!({"name": "shelves", "path": place});
+    let made = the_box.post(&the_box.admin, VOLUMES, asked).await;
+    assert_eq!(made.status, 201, "{}", made.short());
+    let id = uuid::Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_00ab).to_string();
+    let adopt = format!("/api/v1/folders/{id}/adopt");
+    let back = json!({"owner": "mina", "name": "back"});
+    let none = the_box.post(&the_box.admin, &adopt, back.clone()).await;
+    assert_eq!(none.short(), "404 folder.not-found");
+    let data = place.join("folders/ab").join(&id).join("data");
+    fs::create_dir_all(&data).expect("made");
+    fs::write(data.join("file"), "all that is left").expect("written");
+    let refused = the_box.post(&the_box.mina, &adopt, back.clone()).await;
+    assert_eq!(refused.short(), "403 role.administrator-needed");
+    let made = the_box.post(&the_box.admin, &adopt, back).await;
+    assert!(made.status.is_success(), "{}", made.short());
+    assert_eq!(made.json()["volume"], "shelves");
+    let path = "/api/v1/folders/back/entries";
+    let listed = the_box.get(&the_box.mina, path).await.json();
+    assert_eq!(listed["items"][0]["name"], "file", "{listed}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_mounts_folders_of_volumes_that_map_one_user_of_the_site() {
     let test = "a_session_mounts_folders_of_volumes_that_map_one_user_of_the_site";
