@@ -711,6 +711,7 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "folder.snapshot-schedule-set" => t.events_folder_snapshot_schedule_set(),
         "folder.cloned" => t.events_folder_cloned(),
         "folder.members-set" => t.events_folder_members_set(),
+        "folder.cloning-set" => t.events_folder_cloning_set(),
         "folder.offered" => t.events_folder_offered(),
         "folder.offer-withdrawn" => t.events_folder_offer_withdrawn(),
         "folder.transfer-accepted" => t.events_folder_transfer_accepted(),

@@ -451,7 +451,7 @@ CREATE TABLE "folder" (
     generation integer not null,
     -- Null: the disk of the data directory.
     volume blob references volume (id), own_limit integer check (own_limit is null or own_limit > 0), limit_on_top integer not null default 0
-    check (limit_on_top in (0, 1) and (limit_on_top = 0 or own_limit is not null)),
+    check (limit_on_top in (0, 1) and (limit_on_top = 0 or own_limit is not null)), cloneable integer not null default 1 check (cloneable in (0, 1)),
     check ((counted_at is null) = (bytes is null) and (bytes is null) = (entries is null)),
     check ((owner is null) <> (project is null)),
     check (project is null or kind = 'general')

@@ -79,6 +79,7 @@ pub async fn adopt(
                 domain: owner.domain,
                 members: MountAccess::Ro,
                 is_closed: false,
+                is_cloneable: true,
                 name,
                 kind: FolderKind::General,
                 state: FolderState::Ready,
