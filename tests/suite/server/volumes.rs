@@ -86,6 +86,9 @@ async fn a_volume_that_is_gone_takes_no_byte_and_comes_back_by_itself() {
         fs::create_dir(place).expect("made");
     }
     let _unmounted = Unmounted(vec![first.clone(), second.clone()]);
+    let cached = json!({"name": "big", "path": first, "cached": true});
+    let refused = the_box.post(&the_box.admin, VOLUMES, cached).await;
+    assert_eq!(refused.short(), "422 volume.cache-none");
     let big = json!({"name": "big", "path": first});
     let refused = the_box.post(&the_box.admin, VOLUMES, big.clone()).await;
     assert_eq!(refused.short(), "409 volume.not-mounted");
