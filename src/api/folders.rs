@@ -93,7 +93,7 @@ pub struct FolderView {
     /// When it was counted last.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub counted_at: Option<Timestamp>,
-    /// Bytes that it may take by itself; null: it counts on the limit of all folders of its owner.
+    /// Bytes that it may take by itself; null: it counts on the limit of all folders of its owner, and on a volume on none.
     pub limit: Option<u64>,
     /// Its limit was given by an administrator, on top of that of its owner.
     #[serde(default)]

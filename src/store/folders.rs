@@ -330,6 +330,11 @@ impl FolderStore {
         self.counted.tell(told);
     }
 
+    /// Holds a folder that counts on no other limit to none of its own any more.
+    pub fn forget_counted(&self, id: FolderId) {
+        self.counted.forget(id);
+    }
+
     /// The scope of a limit, whether it is there or not.
     pub fn scope(&self, owner: impl Into<ScopeOwner>) -> ScopePlace {
         ScopePlace::of(&self.data, owner)
@@ -438,7 +443,7 @@ impl FolderStore {
                 scope: None,
                 volume: Some(open),
                 keeper: Arc::clone(&self.keeper),
-                count: None,
+                count: self.counted.of(id),
             }));
         }
         match place.symlink_metadata() {

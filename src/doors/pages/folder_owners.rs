@@ -58,6 +58,8 @@ pub struct FolderOwnerPage {
     pub limits: bool,
     /// That limit comes on top of that of its owner.
     pub adds: bool,
+    /// It lies on a volume, where nothing but a count holds a limit.
+    pub on_volume: bool,
     /// Names of projects that the user who looks leads.
     pub projects: Vec<String>,
     /// As they were typed or chosen; of the limit, as it is.
@@ -152,8 +154,9 @@ async fn read(
             .into(),
             false => Vec::new(),
         },
-        limits: (folder.owned || adds) && is_ready && folder.volume.is_none(),
+        limits: is_ready && (adds || folder.owned && folder.volume.is_none()),
         adds,
+        on_volume: folder.volume.is_some(),
         projects: folders::led_projects(server, caller).await?,
         limit: typed.limit.or(held).unwrap_or_default(),
         name: typed.name,

@@ -414,8 +414,8 @@ pub(super) async fn first_home(
     }
 }
 
-/// Has a session that begins mount read-only what is over its limit, on a machine that holds no limit. Costs a visit of each
-/// folder of the owners.
+/// Has a session that begins mount read-only what is over its limit, on a machine that holds no limit and on volumes. Costs a
+/// visit of each folder of the owners.
 pub(super) fn hold_back(
     view: &ReadTransaction<'_>,
     mounts: &mut [FolderMount],
@@ -425,7 +425,9 @@ pub(super) fn hold_back(
     for mount in mounts {
         let found = view.folder(mount.folder)?;
         mount.over_limit = match found {
-            Some(found) if !enforcement.is_enforced() => is_over(view, &found.folder, now)?,
+            Some(found) if !enforcement.is_enforced() || found.folder.volume.is_some() => {
+                is_over(view, &found.folder, now)?
+            }
             _ => false,
         };
     }

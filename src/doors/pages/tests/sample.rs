@@ -462,6 +462,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             )],
             limits: true,
             adds: !offered.is_empty(),
+            on_volume: false,
             projects: vec!["vision".to_owned()],
             limit: "20 GiB".into(),
             name: String::new(),
