@@ -145,6 +145,20 @@ fn each_connection_that_ended_is_one_event_up_to_a_thousand_of_a_session() {
         told(1, all.collect());
     }
     assert_eq!(told(1, vec![end("db", 9_999)]).len(), 1_000);
+    // A later start takes the room of their rows: what was told of them counts still.
+    let mut next = container;
+    next.incarnation += 2;
+    let hosts = (0..64).map(|number| row(&format!("h{number}"), EgressOutcome::Opened, 1));
+    let report = EgressReport {
+        container: next,
+        rows: hosts.collect(),
+        ends: vec![end("h1", 10_000)],
+    };
+    let written = catalog.write_now(Lane::Requests, "tell", move |rows| {
+        rows.put_connections(&report)
+    });
+    written.unwrap();
+    assert_eq!(told(2, vec![end("h2", 10_001)]).len(), 1_000);
 }
 
 #[test]
