@@ -60,6 +60,9 @@ pub struct FolderView {
     /// What members of the project may do with its files that owns it; null where a user owns it.
     #[schema(value_type = Option<MountAccessShape>)]
     pub members: Option<MountAccess>,
+    /// All who may read its files make own copies of it; else its owner alone.
+    #[serde(default)]
+    pub cloneable: bool,
     /// `home` is made by the first session of its owner that mounts `home`.
     #[schema(value_type = FolderKindShape)]
     pub kind: FolderKind,
@@ -90,7 +93,7 @@ pub struct FolderView {
     /// When it was counted last.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub counted_at: Option<Timestamp>,
-    /// Bytes that it may take by itself; null: it counts on the limit of all folders of its owner.
+    /// Bytes that it may take by itself; null: it counts on the limit of all folders of its owner, and on a volume on none.
     pub limit: Option<u64>,
     /// Its limit was given by an administrator, on top of that of its owner.
     #[serde(default)]
@@ -113,6 +116,7 @@ impl FolderView {
             name: folder.name,
             owner: FolderOwnerView::new(folder.owner, owner),
             members: folder.owner.project().map(|_| folder.members),
+            cloneable: folder.is_cloneable,
             kind: folder.kind,
             state: folder.state,
             volume,
@@ -161,6 +165,8 @@ pub struct FolderPatchBody {
     /// What members of the project may do with its files that owns it.
     #[schema(value_type = Option<MountAccessShape>)]
     pub members: Option<MountAccess>,
+    /// Whether all who may read its files make own copies of it. Its owner alone says so.
+    pub cloneable: Option<bool>,
 }
 
 /// What a folder may take by itself.

@@ -23,6 +23,9 @@ pub struct VolumeView {
     /// for those who do not see the whole site.
     #[serde(default)]
     pub mapped_user: Option<String>,
+    /// What is read of it is kept on the server's own disk. False: no version does that yet.
+    #[serde(default)]
+    pub cached: bool,
     /// `absent`: nothing is mounted there, or another file system; `hung`: it does not answer.
     #[schema(value_type = VolumeStateShape)]
     pub state: VolumeState,
@@ -62,6 +65,9 @@ pub struct NewVolumeBody {
     #[serde(default)]
     #[schema(pattern = "^[1-9][0-9]{3,8}(:[1-9][0-9]{3,8})?$")]
     pub mapped_user: Option<String>,
+    /// Refused where it is true: the name is kept for a read cache on the server's own disk.
+    #[serde(default)]
+    pub cached: bool,
     /// Names or ids of the domains whose users make folders there; with none and no project: all users.
     #[serde(default)]
     pub domains: Vec<String>,
@@ -78,6 +84,8 @@ pub struct VolumePatchBody {
     pub name: Option<String>,
     /// Where the same file system is mounted now.
     pub path: Option<String>,
+    /// As of a new volume.
+    pub cached: Option<bool>,
     pub domains: Option<Vec<String>>,
     pub projects: Option<Vec<String>>,
 }

@@ -110,6 +110,7 @@ impl EgressWatch {
                 over.push(EgressReport {
                     container,
                     rows: sight.rows.clone(),
+                    ends: sight.ends.clone(),
                 });
             }
             if let Err(error) = self.relay.close(sight.name.clone()) {
@@ -132,6 +133,7 @@ impl EgressWatch {
             Some(EgressReport {
                 container: one.container,
                 rows: sight.rows.clone(),
+                ends: sight.ends.clone(),
             })
         });
         self.reports = reports.chain(over).collect();

@@ -26,7 +26,7 @@ use std::process::{Child, ExitCode};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use rules::egress::{EgressRow, SessionEgress};
+use rules::egress::{EgressEnd, EgressRow, SessionEgress};
 
 pub(crate) use control::{RelayConnection, RelayRequest};
 use session::Sessions;
@@ -222,6 +222,9 @@ pub struct RelaySight {
     pub lives: bool,
     /// What it connected to, and what was refused, the latest first.
     pub rows: Vec<EgressRow>,
+    /// Of these, the connections that ended last; a relay of an earlier version says none.
+    #[serde(default)]
+    pub ends: Vec<EgressEnd>,
 }
 
 /// What the relay below `run` serves, and counted. Errors: no relay answers.

@@ -394,12 +394,16 @@ const BUILT_IN: &[BuiltInApp] = &[
     BuiltInApp {
         name: "rstudio",
         title: "RStudio",
+        program: "rserver",
+        // By its own settings it writes where root alone may, and serves the user that its package made.
         command: &[
-            "rserver",
-            "--server-daemonize=0",
-            "--auth-none=1",
-            "--www-address=127.0.0.1",
-            "--www-port={port}",
+            "sh",
+            "-c",
+            "umask 077; d=/tmp/.rstudio; mkdir -p $d; export USER=$(id -un); \
+             printf 'provider=sqlite\\ndirectory=%s\\n' $d >$d/db; \
+             exec rserver --server-daemonize=0 --server-user=$USER --server-data-dir=$d \
+             --server-pid-file=$d/pid --database-config-file=$d/db --secure-cookie-key-file=$d/key \
+             --auth-none=1 --www-address=127.0.0.1 --www-port={port}",
         ],
         port: 8787,
         ..USUAL
@@ -546,6 +550,24 @@ mod tests {
         };
         assert_eq!(socket("-rfbunixpath"), socket("--unix-target"));
         assert!(desktop.open.starts_with(&desktop.health));
+    }
+
+    #[test]
+    fn rstudio_writes_where_the_sessions_own_user_may() {
+        let mut all = built_in().into_iter();
+        let rstudio = all.find(|app| app.choice.to_string() == "rstudio");
+        let rstudio = rstudio.expect("it is offered");
+        assert_eq!(rstudio.command[..2], ["sh", "-c"]);
+        let script = &rstudio.command[2];
+        assert!(
+            script.len() <= MAX_APP_TEXT && !script.contains("  "),
+            "{script}"
+        );
+        assert!(script.contains(r"'provider=sqlite\ndirectory=%s\n'"));
+        for flag in ["data-dir", "pid-file", "config-file", "key-file"] {
+            assert!(script.contains(&format!("{flag}=$d")), "{flag}: {script}");
+        }
+        assert!(script.ends_with(" --www-address=127.0.0.1 --www-port={port}"));
     }
 
     fn source(name: &str) -> AppSource {

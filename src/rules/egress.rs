@@ -21,6 +21,10 @@ pub const MAX_TARGETS: usize = 64;
 /// in the catalog. Lower: the session's page forgets hosts that it still speaks to.
 pub const MAX_ROWS: usize = 32;
 
+/// Connections of one container that are over and are still told of. Higher: each report is larger. Lower: of a program that
+/// connects in bursts, some are in the counts of their host alone.
+pub const MAX_ENDS: usize = 32;
+
 /// Where the proxy listens inside.
 pub const PROXY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(127, 127, 0, 1), 4281);
 
@@ -606,12 +610,45 @@ pub struct EgressRow {
     pub last_at: Timestamp,
 }
 
+/// One connection that was opened and is over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EgressEnd {
+    /// Higher than that of each one of the same container that ended before, whichever relay carried it.
+    pub number: u64,
+    /// As its row has it.
+    pub host: String,
+    pub port: u16,
+    /// Bytes that the session sent.
+    pub sent: u64,
+    pub received: u64,
+    pub began_at: Timestamp,
+    pub ended_at: Timestamp,
+}
+
+impl EgressEnd {
+    /// `db:5432 sent=10 received=20 seconds=3`, as events say it.
+    pub fn told(&self) -> String {
+        let millis = self.ended_at.as_millis() - self.began_at.as_millis();
+        format!(
+            "{}:{} sent={} received={} seconds={}",
+            self.host,
+            self.port,
+            self.sent,
+            self.received,
+            millis.max(0) / 1_000
+        )
+    }
+}
+
 /// Connections of one container since it began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EgressReport {
     pub container: ContainerName,
     /// At most `MAX_ROWS`, the latest first.
     pub rows: Vec<EgressRow>,
+    /// Those of them that ended last, at most `MAX_ENDS`, by their numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<EgressEnd>,
 }
 
 #[cfg(test)]

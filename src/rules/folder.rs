@@ -228,6 +228,8 @@ pub struct Folder {
     pub members: MountAccess,
     /// The project that owns it is archived: what is in it stays as it is.
     pub is_closed: bool,
+    /// All who may read its files make own copies of it; else its owner alone.
+    pub is_cloneable: bool,
     /// No other folder of the owner that is not in the trash has it.
     pub name: FolderName,
     pub kind: FolderKind,

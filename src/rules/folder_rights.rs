@@ -211,7 +211,7 @@ pub fn effective_right(
 ///
 /// Errors: `folder.not-found` for one that the subject may not even see; `token.scope-missing`; `folder.files-own` for
 /// administrators of the owner; `folder.right-missing` where a share gives less; `folder.owner-only`;
-/// `role.permission-missing`.
+/// `folder.not-cloneable`; `role.permission-missing`.
 pub fn check_right(
     subject: &Subject,
     folder: &Folder,
@@ -233,6 +233,10 @@ pub fn check_right(
         }
         FolderVerb::Transfer if right.owns => return Ok(right),
         FolderVerb::Transfer => return Err(refusals::folder_owner_only(&folder.name)),
+        // Who may not read its files is told so first.
+        FolderVerb::Clone if !folder.is_cloneable && !right.owns && right.files.is_some() => {
+            return Err(refusals::folder_not_cloneable(&folder.name));
+        }
         FolderVerb::Read | FolderVerb::Clone => FolderRight::Ro,
         FolderVerb::Write => FolderRight::Rw,
         FolderVerb::Manage | FolderVerb::Share => FolderRight::Rwd,

@@ -242,9 +242,6 @@ impl FolderStore {
         mapped: Option<MappedUser>,
     ) -> io::Result<()> {
         let open = self.volumes.enter(volume)?;
-        let place = directory(&self.folders, id);
-        let shard = place.parent().unwrap_or(&self.folders);
-        make(shard)?;
         let inside = directory(Path::new(FOLDERS), id);
         let own = open.path().join(&inside);
         let above = own.parent().unwrap_or(&own);
@@ -280,10 +277,18 @@ impl FolderStore {
             File::open(changed)?.sync_all()?;
         }
         // By the link it is found from then on; before, it is an empty directory that a later folder of this id takes.
+        self.link_on(volume, id)
+    }
+
+    /// Has a directory on a volume found as the folder of its id; fine where it is already.
+    pub fn link_on(&self, volume: VolumeId, id: FolderId) -> io::Result<()> {
+        let place = directory(&self.folders, id);
+        let shard = place.parent().unwrap_or(&self.folders);
+        make(shard)?;
         let inside = Path::new("..")
             .join(VOLUMES)
             .join(volume.to_string())
-            .join(inside);
+            .join(directory(Path::new(FOLDERS), id));
         match symlink(inside, &place) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
@@ -292,6 +297,26 @@ impl FolderStore {
             File::open(changed)?.sync_all()?;
         }
         Ok(())
+    }
+
+    /// The volume that holds a directory of this id, of those that are ready, whether a link leads there or not. Callers bring
+    /// a thread that may wait for it. Costs one look at each.
+    pub fn holder_of(&self, id: FolderId) -> io::Result<Option<VolumeId>> {
+        for volume in self.volumes.all()? {
+            let is_ready = self.volumes.look(volume).state == VolumeState::Ready;
+            if is_ready && directory_on_volume(&self.volumes, volume, id).is_ok() {
+                return Ok(Some(volume));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The ids of all directories of folders on a volume. Callers bring a thread that may wait for it. Costs one visit of each.
+    ///
+    /// Errors: `volume.absent`, `volume.hung`, each carried; what the kernel says.
+    pub fn all_on(&self, volume: VolumeId) -> io::Result<BTreeSet<FolderId>> {
+        let open = self.volumes.enter(volume)?;
+        ids_below(&open.path().join(FOLDERS))
     }
 
     /// The folders into which something was written that no count knows yet, where the kernel holds no limit.
@@ -303,6 +328,11 @@ impl FolderStore {
     /// on. O(folders of the owner).
     pub fn tell_counted(&self, told: CountedScope) {
         self.counted.tell(told);
+    }
+
+    /// Holds a folder that counts on no other limit to none of its own any more.
+    pub fn forget_counted(&self, id: FolderId) {
+        self.counted.forget(id);
     }
 
     /// The scope of a limit, whether it is there or not.
@@ -413,7 +443,7 @@ impl FolderStore {
                 scope: None,
                 volume: Some(open),
                 keeper: Arc::clone(&self.keeper),
-                count: None,
+                count: self.counted.of(id),
             }));
         }
         match place.symlink_metadata() {
@@ -833,6 +863,32 @@ impl FolderStore {
     }
 }
 
+/// The ids that name directories of folders below a directory: none where it is not there. What is no directory of ours is
+/// passed over; no link is followed.
+fn ids_below(folders: &Path) -> io::Result<BTreeSet<FolderId>> {
+    let mut all = BTreeSet::new();
+    let shards = match fs::read_dir(folders) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(all),
+        shards => shards?,
+    };
+    for shard in shards {
+        let shard = shard?;
+        let is_hidden = shard.file_name().as_encoded_bytes().starts_with(b".");
+        if is_hidden || !shard.file_type()?.is_dir() {
+            continue;
+        }
+        for own in fs::read_dir(shard.path())? {
+            let own = own?;
+            let name = own.file_name();
+            let id = name.to_str().and_then(|name| name.parse::<FolderId>().ok());
+            let is_directory = own.file_type().is_ok_and(|kind| kind.is_dir());
+            let is_at_its_place = id.is_some_and(|id| directory(folders, id) == own.path());
+            all.extend(id.filter(|_| is_directory && is_at_its_place));
+        }
+    }
+    Ok(all)
+}
+
 fn made_trash(found: &FoundFolder) -> Result<PathBuf, FolderError> {
     let trash = found.removed();
     let made = make(&trash).map_err(failure::fault("make room for what is removed"));
@@ -1244,6 +1300,24 @@ mod tests {
         assert_eq!(fs::read_dir(&below).expect("there").count(), 0);
         let all = store.all().expect("a list");
         assert_eq!(all.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [ID]);
+    }
+
+    #[test]
+    fn only_directories_at_their_own_place_are_folders_of_a_volume() {
+        let root = tempfile::tempdir().expect("a directory");
+        let folders = root.path().join(FOLDERS);
+        assert!(ids_below(&folders).expect("none yet").is_empty());
+        fs::create_dir_all(directory(&folders, ID)).expect("made");
+        for strange in ["ab/x", ".trash/x", "cd"] {
+            fs::create_dir_all(folders.join(strange)).expect("made");
+        }
+        // Nothing would ever find it there.
+        fs::create_dir_all(folders.join("cd").join(ID.to_string())).expect("made");
+        let linked = FolderId(Uuid::from_u128(0xab));
+        symlink("/etc", directory(&folders, linked)).expect("a link");
+        fs::write(folders.join("file"), "").expect("written");
+        let all = ids_below(&folders).expect("a list");
+        assert_eq!(all, BTreeSet::from([ID]));
     }
 
     #[test]

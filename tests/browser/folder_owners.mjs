@@ -68,6 +68,18 @@ test("a project's folder is copied by a member, and the copy goes to its lead", 
   await until(() => "the copy is whole", copied);
   assert.deepEqual(await violations(colleague), []);
 
+  // Its lead keeps copies to the leads: the member still reads it.
+  await owner.goto(`${house.origin}/folders`);
+  await owner.locator("tr", { hasText: "vision/corpus" }).locator("a[href$='/owner']").click();
+  await owner.selectOption("#cloneable", "owner");
+  await owner.locator("form", { has: owner.locator("#cloneable") }).locator("button").click();
+  await until(() => "copies are the owner's alone", async () => (await owner.reload(), (await owner.inputValue("#cloneable")) === "owner"));
+  assert.deepEqual(await violations(owner), []);
+  await colleague.locator("tr", { hasText: "vision/corpus" }).locator("a[href$='/owner']").click();
+  await colleague.locator("h1", { hasText: "Copy or give away corpus" }).waitFor();
+  assert.equal(await colleague.locator("form[action$='/clone']").count(), 0);
+  await colleague.goto(`${house.origin}/folders`);
+
   // One owner's folders alone.
   await colleague.selectOption("select[name=owner]", "vision");
   await colleague.click("form.filter button");

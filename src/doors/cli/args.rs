@@ -2932,6 +2932,17 @@ pub enum FolderCommand {
         #[arg(value_name = "RIGHT", value_parser = ["ro", "rw"])]
         right: String,
     },
+    /// Say who makes own copies of a folder
+    #[command(after_help = "Example:\n  \
+        fardel folder cloning data owner")]
+    Cloning {
+        /// Its name, OWNER/NAME, or id
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        /// readers: all who may read its files; owner: its owner alone
+        #[arg(value_name = "WHO", value_parser = ["readers", "owner"])]
+        who: String,
+    },
     /// Give a folder a limit of its own, or take it away
     #[command(after_help = "Examples:\n  \
         fardel folder limit data 20g\n  \

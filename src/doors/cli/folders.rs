@@ -133,6 +133,10 @@ pub(super) async fn folder(
         FolderCommand::Members { folder, right } => {
             change(client, view, &folder, &json!({"members": right})).await?;
         }
+        FolderCommand::Cloning { folder, who } => {
+            let body = json!({"cloneable": who == "readers"});
+            change(client, view, &folder, &body).await?;
+        }
         FolderCommand::Limit { folder, size } => {
             let bytes = match size.as_str() {
                 "none" => None,

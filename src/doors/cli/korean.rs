@@ -573,6 +573,7 @@ const SUMMARIES: &[(&str, &str)] = &[
         "folder members",
         "폴더의 파일에 대한 프로젝트 구성원의 권한을 정합니다",
     ),
+    ("folder cloning", "폴더를 복사할 수 있는 사용자를 정합니다"),
     ("folder limit", "폴더 하나의 한도를 정하거나 없앱니다"),
     (
         "folder clone",

@@ -1,5 +1,5 @@
 //! `/folders/{id}/owner`: a form for an own copy of a folder, one for another owner of it, what members of its project may do,
-//! and what it may take by itself; and what is answered to a folder that its owner gives away. Decides nothing.
+//! who makes copies, and what it may take by itself; and what is answered to a folder that its owner gives away. Decides nothing.
 
 use api::folders::{
     FolderLimitBody, FolderOwnerKind, FolderPatchBody, FolderTransferView, NewFolderCopyBody,
@@ -30,6 +30,9 @@ use super::{PagesContext, layout, responses};
 use crate::doors::text::Text;
 
 const PATH: &str = "/folders";
+/// Who makes own copies, as the form says it.
+const READERS: &str = "readers";
+const OWNER: &str = "owner";
 
 #[derive(Template)]
 #[template(config = "web/askama.toml", path = "pages/folder_owner.html")]
@@ -41,16 +44,22 @@ pub struct FolderOwnerPage {
     pub owner: String,
     /// The user who looks may read its files, and they are all there.
     pub copies: bool,
+    /// The user who looks may make an own copy of it.
+    pub clones: bool,
     /// The user who looks may give it to another owner.
     pub owns: bool,
     /// Whom it is offered to; empty: to no other owner.
     pub offered: String,
     /// What members of its project may do; empty where a user owns it.
     pub members: Vec<Choice>,
+    /// Who makes own copies of it; empty for all but its owner.
+    pub cloning: Vec<Choice>,
     /// The user who looks may give it a limit of its own.
     pub limits: bool,
     /// That limit comes on top of that of its owner.
     pub adds: bool,
+    /// It lies on a volume, where nothing but a count holds a limit.
+    pub on_volume: bool,
     /// Names of projects that the user who looks leads.
     pub projects: Vec<String>,
     /// As they were typed or chosen; of the limit, as it is.
@@ -83,6 +92,7 @@ struct FolderOwnerForm {
     user: String,
     project: String,
     members: String,
+    cloneable: String,
     /// None: not typed.
     limit: Option<String>,
 }
@@ -125,6 +135,7 @@ async fn read(
         folder: folder.name.to_string(),
         owner: owner_words(t, folder.owner.kind, &folder.owner.name),
         copies: folder.right.is_some() && is_ready,
+        clones: folder.right.is_some() && is_ready && (folder.owned || folder.cloneable),
         owns,
         offered: offered.map_or_else(String::new, |offer| {
             owner_words(t, offer.to.kind, &offer.to.name)
@@ -134,8 +145,18 @@ async fn read(
                 .map(|access| Choice::new(access.word(), access_words(t, access), access == held))
                 .into()
         }),
-        limits: (folder.owned || adds) && is_ready && folder.volume.is_none(),
+        cloning: match owns {
+            true => [
+                (READERS, t.folder_owner_cloning_readers(), folder.cloneable),
+                (OWNER, t.folder_owner_cloning_owner(), !folder.cloneable),
+            ]
+            .map(|(word, name, chosen)| Choice::new(word, name, chosen))
+            .into(),
+            false => Vec::new(),
+        },
+        limits: is_ready && (adds || folder.owned && folder.volume.is_none()),
         adds,
+        on_volume: folder.volume.is_some(),
         projects: folders::led_projects(server, caller).await?,
         limit: typed.limit.or(held).unwrap_or_default(),
         name: typed.name,
@@ -258,6 +279,11 @@ async fn members(
     let patch = FolderPatchBody {
         name: None,
         members: MountAccess::parse(&sent.members),
+        cloneable: match sent.cloneable.as_str() {
+            READERS => Some(true),
+            OWNER => Some(false),
+            _ => None,
+        },
     };
     match folders::change(&console.server, &caller, &id, patch, None).await {
         Ok(_) => responses::see(&owner_of(&id)),

@@ -248,6 +248,7 @@ async fn make(
         domains: words(&form.domains),
         projects: words(&form.projects),
         mapped_user: Some(form.mapped_user.trim().to_owned()).filter(|user| !user.is_empty()),
+        cached: false,
     };
     let refusal = match volumes::create(&console.server, &caller, asked, None).await {
         Ok(made) => return responses::see_with(PATH, "volume-added", &made.value.name),

@@ -11,9 +11,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
-use super::counts::CountedRow;
 use super::names;
-use super::served::ServedSession;
+use super::served::{OpenConnection, ServedSession};
 
 /// How long a name server may take, and how long a host.
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -116,7 +115,7 @@ fn has_interface(address: IpAddr) -> bool {
 /// Carries both ways until both are at their end, or one fails.
 pub(super) async fn both(
     served: &ServedSession,
-    row: &CountedRow,
+    connection: &OpenConnection<'_>,
     client: TcpStream,
     server: TcpStream,
 ) {
@@ -127,8 +126,11 @@ pub(super) async fn both(
     }
     let ((from_client, to_client), (from_server, to_server)) =
         (client.into_split(), server.into_split());
-    let sent = pump(served, from_client, to_server, &row.sent);
-    let received = pump(served, from_server, to_client, &row.received);
+    let row = &connection.row;
+    let sent = [&row.sent, &connection.sent];
+    let received = [&row.received, &connection.received];
+    let sent = pump(served, from_client, to_server, sent);
+    let received = pump(served, from_server, to_client, received);
     // A connection that fails is over; both its ends close.
     let _ = tokio::try_join!(sent, received);
 }
@@ -137,7 +139,7 @@ async fn pump(
     served: &ServedSession,
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    counted: &AtomicU64,
+    counters: [&AtomicU64; 2],
 ) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER];
     loop {
@@ -147,6 +149,8 @@ async fn pump(
         }
         served.pace.bytes(count).await;
         to.write_all(&buffer[..count]).await?;
-        counted.fetch_add(count as u64, Ordering::Relaxed);
+        for counter in counters {
+            counter.fetch_add(count as u64, Ordering::Relaxed);
+        }
     }
 }

@@ -25,8 +25,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes of a question: 64 targets with the longest names.
 const MAX_QUESTION: usize = 256 << 10;
 
-/// Bytes of an answer: 1,000 sessions with all of their rows.
-const MAX_ANSWER: usize = 16 << 20;
+/// Bytes of an answer: 1,000 sessions with all of their rows and ends.
+const MAX_ANSWER: usize = 32 << 20;
 
 /// Length of what stands before each message.
 const HEAD: usize = 4;

@@ -1,10 +1,11 @@
-//! What a relay counts of one container: a row for each host and how it came out. Of many rows the latest stay, and those of
-//! opened connections longest. Bounded for every session.
+//! What a relay counts of one container: a row for each host and how it came out, and the connections that ended last. Of many
+//! rows the latest stay, and those of opened connections longest. Bounded for every session.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rules::egress::{EgressOutcome, EgressRow, MAX_ROWS};
+use rules::egress::{EgressEnd, EgressOutcome, EgressRow, MAX_ENDS, MAX_ROWS};
 use rules::units::Timestamp;
 
 /// Connections to one host that came out the same. Connections that are open add their bytes.
@@ -23,6 +24,7 @@ pub(super) struct CountedRow {
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     rows: Mutex<Vec<Arc<CountedRow>>>,
+    ends: Mutex<VecDeque<EgressEnd>>,
 }
 
 impl Counts {
@@ -68,6 +70,40 @@ impl Counts {
         row.count.fetch_add(1, Ordering::Relaxed);
         row.last_at.store(at.as_millis(), Ordering::Relaxed);
         row
+    }
+
+    /// Keeps how one connection of a row ended: the bytes both ways, and its time.
+    pub(super) fn end(
+        &self,
+        row: &CountedRow,
+        (sent, received): (u64, u64),
+        (began_at, ended_at): (Timestamp, Timestamp),
+    ) {
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        // By the clock: a relay that is started again goes on above.
+        let by_clock = u64::try_from(ended_at.as_millis()).unwrap_or(0);
+        let by_clock = by_clock.saturating_mul(1_000);
+        let number = ends
+            .back()
+            .map_or(by_clock, |last| by_clock.max(last.number + 1));
+        if ends.len() >= MAX_ENDS {
+            ends.pop_front();
+        }
+        ends.push_back(EgressEnd {
+            number,
+            host: row.host.clone(),
+            port: row.port,
+            sent,
+            received,
+            began_at,
+            ended_at,
+        });
+    }
+
+    /// The connections that ended last, by their numbers.
+    pub(super) fn ends(&self) -> Vec<EgressEnd> {
+        let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        ends.iter().cloned().collect()
     }
 
     /// The rows as they are now, the latest first.
@@ -132,5 +168,27 @@ mod tests {
             rows.iter().all(|row| row.host != "db"),
             "the oldest went first"
         );
+    }
+
+    #[test]
+    fn each_connection_that_ended_has_a_higher_number_and_the_latest_stay() {
+        let counts = Counts::default();
+        let at = |second: i64| Timestamp::from_millis(second * 1_000);
+        let row = counts.count("db", 5432, EgressOutcome::Opened, at(1));
+        for sent in 0..3 {
+            counts.end(&row, (sent, 20), (at(1), at(4)));
+        }
+        // The clock was set back.
+        counts.end(&row, (3, 20), (at(1), at(2)));
+        let ends = counts.ends();
+        assert_eq!(ends[0].told(), "db:5432 sent=0 received=20 seconds=3");
+        let numbers: Vec<u64> = ends.iter().map(|end| end.number).collect();
+        assert_eq!(numbers, [4_000_000, 4_000_001, 4_000_002, 4_000_003]);
+        for sent in 10..100 {
+            counts.end(&row, (sent, 0), (at(5), at(5)));
+        }
+        let ends = counts.ends();
+        assert_eq!(ends.len(), MAX_ENDS);
+        assert_eq!(ends.last().map(|end| end.sent), Some(99));
     }
 }

@@ -2,33 +2,31 @@
 //! here alone, so that the same rules hold for both.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use rules::egress::{EgressOutcome, SessionEgress, host_name};
 use tokio::net::TcpStream;
 
 use super::carry;
-use super::counts::CountedRow;
-use super::served::ServedSession;
+use super::served::{OpenConnection, ServedSession};
 
 /// A server that a client of the proxy may speak to.
-pub(super) struct ReachedServer {
+pub(super) struct ReachedServer<'s> {
     /// As the client wrote it.
     host: String,
     port: u16,
     pub(super) server: TcpStream,
-    row: Arc<CountedRow>,
+    connection: OpenConnection<'s>,
     address: Option<IpAddr>,
 }
 
 /// Opens what a client asks for, where a target lists it.
 ///
 /// Errors: the outcome that it has instead of `Opened`; it is counted too.
-pub(super) async fn reach(
-    served: &ServedSession,
+pub(super) async fn reach<'s>(
+    served: &'s ServedSession,
     host: &str,
     port: u16,
-) -> Result<ReachedServer, EgressOutcome> {
+) -> Result<ReachedServer<'s>, EgressOutcome> {
     let known = shown(host);
     let egress = served.egress();
     let opened = match egress.listed(host, port) {
@@ -39,7 +37,7 @@ pub(super) async fn reach(
         Ok(server) => Ok(ReachedServer {
             host: host.to_owned(),
             port,
-            row: served.count(&known, port, EgressOutcome::Opened),
+            connection: served.begin(&known, port),
             address: carry::address_of(&server),
             server,
         }),
@@ -50,7 +48,7 @@ pub(super) async fn reach(
     }
 }
 
-impl ReachedServer {
+impl ReachedServer<'_> {
     /// Carries bytes both ways until one side is over, or the session may not reach it any more.
     pub(super) async fn carry(self, served: &ServedSession, client: TcpStream) {
         let is_admitted = |now: &SessionEgress| {
@@ -58,7 +56,7 @@ impl ReachedServer {
             target.is_some_and(|target| carry::admits(now, target, self.address))
         };
         tokio::select! {
-            () = carry::both(served, &self.row, client, self.server) => {}
+            () = carry::both(served, &self.connection, client, self.server) => {}
             () = served.refuses(is_admitted) => {}
         }
     }

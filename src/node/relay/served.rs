@@ -1,10 +1,11 @@
 //! One session as its connections know it: what it may open, its places, its pace and what is counted of it.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::observe::Clock;
 use rules::egress::{EgressOutcome, SessionEgress};
+use rules::units::Timestamp;
 use tokio::sync::{Semaphore, watch};
 
 use super::counts::{CountedRow, Counts};
@@ -32,6 +33,28 @@ pub(super) struct ServedSession {
     pub(super) all: Arc<Semaphore>,
     clock: Clock,
     pub(super) lives: AtomicBool,
+}
+
+/// One connection while it is open. Dropped, it is told as ended, however it ends.
+#[derive(Debug)]
+pub(super) struct OpenConnection<'s> {
+    served: &'s ServedSession,
+    pub(super) row: Arc<CountedRow>,
+    began_at: Timestamp,
+    /// Bytes of this one.
+    pub(super) sent: AtomicU64,
+    pub(super) received: AtomicU64,
+}
+
+impl Drop for OpenConnection<'_> {
+    fn drop(&mut self) {
+        let bytes = (
+            self.sent.load(Ordering::Relaxed),
+            self.received.load(Ordering::Relaxed),
+        );
+        let times = (self.began_at, self.served.clock.now());
+        self.served.counts.end(&self.row, bytes, times);
+    }
 }
 
 impl ServedSession {
@@ -85,7 +108,22 @@ impl ServedSession {
         own >= FEW_CONNECTIONS && self.all.available_permits() < KEPT_PLACES
     }
 
-    /// Counts one connection.
+    /// Counts one connection that was opened.
+    pub(super) fn begin(&self, host: &str, port: u16) -> OpenConnection<'_> {
+        let began_at = self.clock.now();
+        let row = self
+            .counts
+            .count(host, port, EgressOutcome::Opened, began_at);
+        OpenConnection {
+            served: self,
+            row,
+            began_at,
+            sent: AtomicU64::new(0),
+            received: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts one connection that was not opened.
     pub(super) fn count(&self, host: &str, port: u16, outcome: EgressOutcome) -> Arc<CountedRow> {
         self.counts.count(host, port, outcome, self.clock.now())
     }

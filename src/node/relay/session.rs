@@ -118,6 +118,7 @@ impl Sessions {
             name: name.clone(),
             lives: one.served.lives.load(Ordering::Acquire),
             rows: one.served.counts.rows(),
+            ends: one.served.counts.ends(),
         });
         told.collect()
     }
@@ -206,13 +207,13 @@ async fn take(served: Arc<ServedSession>, client: TcpStream, leads: Leads) {
             }
             match carry::open(&egress, &target, &host).await {
                 Ok(server) => {
-                    let row = served.count(&name, target.port, EgressOutcome::Opened);
+                    let connection = served.begin(&name, target.port);
                     let address = carry::address_of(&server);
                     let is_admitted = |now: &SessionEgress| {
                         now.opens(&target) && carry::admits(now, &target, address)
                     };
                     tokio::select! {
-                        () = carry::both(&served, &row, client, server) => {}
+                        () = carry::both(&served, &connection, client, server) => {}
                         () = served.refuses(is_admitted) => {}
                     }
                 }
@@ -301,6 +302,8 @@ mod tests {
             let read = tokio::time::timeout(Duration::from_secs(2), end.read(&mut byte)).await;
             assert!(read.expect("in time").is_ok_and(|count| count == 0));
         }
+        let ended: Vec<u16> = served.counts.ends().iter().map(|end| end.port).collect();
+        assert_eq!(ended, [target_of(&gone).port]);
         open.write_all(b"x").await.expect("it goes on");
         far_open.read_exact(&mut byte).await.expect("it comes");
         assert_eq!(byte, *b"x");

@@ -22,6 +22,7 @@ fn folder() -> Folder {
         domain: DomainId::DEFAULT,
         members: MountAccess::Ro,
         is_closed: false,
+        is_cloneable: true,
         name: FolderName::parse("data").expect("a name"),
         kind: FolderKind::General,
         state: FolderState::Ready,
@@ -303,4 +304,24 @@ fn a_folder_is_taken_by_its_new_owner_or_by_leads_of_the_project() {
     ] {
         assert_eq!(speaks_for(&who, owner), expected, "{who:?} {owner}");
     }
+}
+
+#[test]
+fn a_folder_whose_owner_keeps_copies_to_themselves_is_cloned_by_them_alone() {
+    let kept = Folder {
+        is_cloneable: false,
+        ..folder()
+    };
+    let code = |user: UserId, shares: &[FolderShare], folder: &Folder| {
+        let subject = subject(user, Vec::new());
+        let checked = check_right(&subject, folder, shares, FolderVerb::Clone, at(1));
+        checked.map_or_else(|refusal| refusal.code, |_| "done".to_owned())
+    };
+    assert_eq!(code(OWNER, &[], &kept), "done");
+    for right in FolderRight::ALL {
+        let shares = [share(ShareTarget::User(OTHER), right)];
+        assert_eq!(code(OTHER, &shares, &folder()), "done");
+        assert_eq!(code(OTHER, &shares, &kept), "folder.not-cloneable");
+    }
+    assert_eq!(code(OTHER, &[], &kept), "folder.not-found", "a stranger");
 }

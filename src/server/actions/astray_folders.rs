@@ -1,15 +1,19 @@
 //! Folders whose directory is gone, and directories that belong to no folder: found, named and left alone. After a restore of an
 //! older backup such a directory may be all that is left of a folder. Removes and mends nothing.
 
-use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use base::observe::chain;
 use rules::folder::FolderState;
-use rules::names::FolderId;
+use rules::names::{FolderId, VolumeId};
 use rules::notice::Notice;
 use rules::notices;
 use rules::units::Timestamp;
+use rules::volume::VolumeState;
+use store::folders::FolderStore;
 
+use super::volumes::on_volume;
 use crate::appliance::lazy_stores::folder_failure;
 use crate::{Failure, Server, ServerFault};
 
@@ -33,8 +37,8 @@ impl AstrayFolders {
     }
 }
 
-/// Looks for them on this machine's disk; on volumes only for links that lead there. Names a few of each kind. Costs one visit
-/// of each folder and each directory; mounts nothing.
+/// Looks for them on this machine's disk, and on each volume that is ready. Names a few of each kind. Costs one visit of each
+/// folder and each directory; mounts nothing.
 pub(crate) async fn look(server: &Server) -> Result<Vec<Notice>, Failure> {
     let store = server.folders()?;
     let now = server.clock().now();
@@ -42,18 +46,24 @@ pub(crate) async fn look(server: &Server) -> Result<Vec<Notice>, Failure> {
         .catalog()
         .read("list folders to look for", |view| view.folder_states())
         .await?;
+    let on_volumes = volumes(&store).await?;
     let scanned = tokio::task::spawn_blocking(move || {
         let listed = store.all().map_err(folder_failure)?;
-        let listed: BTreeSet<FolderId> = listed.into_iter().map(|(id, _)| id).collect();
-        let is_gone = |id: FolderId| match listed.contains(&id) {
-            false => true,
-            true => store.volume_of(id).is_none() && store.is_near(id) && !store.has(id),
+        let mut listed: BTreeSet<FolderId> = listed.into_iter().map(|(id, _)| id).collect();
+        let is_gone = |id: FolderId| match (listed.contains(&id), store.volume_of(id)) {
+            (false, _) => true,
+            // Of a volume that was not listed nothing is known.
+            (true, Some(volume)) => on_volumes
+                .get(&volume)
+                .is_some_and(|found| !found.contains(&id)),
+            (true, None) => store.is_near(id) && !store.has(id),
         };
         // One that is being removed loses its directory first; a copy that is not whole comes or goes.
         let kept = rows
             .iter()
             .filter(|(_, state)| !matches!(state, FolderState::Copying | FolderState::Purging));
         let gone: Vec<FolderId> = kept.map(|(id, _)| *id).filter(|id| is_gone(*id)).collect();
+        listed.extend(on_volumes.values().flatten());
         let strange = listed.iter().filter(|id| {
             let is_old = made_at(**id).is_none_or(|at| at.plus_seconds(UNNAMED_SECONDS) <= now);
             is_old && !rows.contains_key(*id)
@@ -96,6 +106,31 @@ pub(crate) async fn look(server: &Server) -> Result<Vec<Notice>, Failure> {
         .await?;
     server.astray_folders().held().clone_from(&found);
     Ok(found)
+}
+
+/// The directories of folders on each volume that is ready. One that cannot be listed is left out: the next look comes to it.
+async fn volumes(
+    store: &Arc<FolderStore>,
+) -> Result<BTreeMap<VolumeId, BTreeSet<FolderId>>, Failure> {
+    let shelf = store.volumes();
+    let mut all = BTreeMap::new();
+    for volume in shelf.all().map_err(folder_failure)? {
+        let state = shelf.sight(volume).map(|sight| sight.state);
+        if state != Some(VolumeState::Ready) {
+            continue;
+        }
+        let folders = Arc::clone(store);
+        let listed = on_volume(shelf, volume, move || folders.all_on(volume)).await;
+        match listed.and_then(|listed| listed.map_err(folder_failure)) {
+            Ok(listed) => {
+                all.insert(volume, listed);
+            }
+            Err(failure) => {
+                tracing::warn!(%volume, error = %chain(&failure), "folders of a volume are not looked for");
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// When the id was made, which says so; None for one that does not.

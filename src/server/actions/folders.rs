@@ -187,8 +187,8 @@ pub async fn create(
     made
 }
 
-/// Gives a folder another name, or the members of its project another right. Sessions that mount it go on; those that did not
-/// start are held to the right.
+/// Gives a folder another name, the members of its project another right, or says who makes own copies of it. Sessions that
+/// mount it go on; those that did not start are held to the right.
 ///
 /// Errors: `folder.not-found`, `folder.stale`, `folder.owner-only`, `folder.not-of-project`, `role.permission-missing`,
 /// `folder.right-missing`; as `create`.
@@ -212,17 +212,28 @@ pub async fn change(
                 return Err(refusals::folder_stale(&folder.name, folder.generation).into());
             }
             let members = patch.members.filter(|members| *members != folder.members);
-            if let Some(members) = patch.members {
+            if patch.members.is_some() || patch.cloneable.is_some() {
                 let (subject, verb) = (&asking.subject, FolderVerb::Transfer);
                 permitted(rows, subject, folder, verb, rows.now)?;
+            }
+            if let Some(members) = patch.members {
                 if folder.owner.project().is_none() {
                     return Err(refusals::folder_not_of_project().at("/members").into());
                 }
                 folder.members = members;
             }
             let code = members.map(|_| "folder.members-set");
-            let Some(name) = name.filter(|name| *name != folder.name) else {
-                return Ok(code);
+            let name = name.filter(|name| *name != folder.name);
+            let cloneable = patch.cloneable.filter(|one| *one != folder.is_cloneable);
+            let cloning = cloneable.map(|_| "folder.cloning-set");
+            folder.is_cloneable = cloneable.unwrap_or(folder.is_cloneable);
+            // Of several changes `edit` notes the last one.
+            if let Some(cloning) = cloning.filter(|_| code.is_some() || name.is_some()) {
+                let is = cloning_word(folder);
+                note(rows, asking.name.as_str(), folder, cloning, ("", is))?;
+            }
+            let Some(name) = name else {
+                return Ok(code.or(cloning));
             };
             if let (Some(code), Some(members)) = (code, members) {
                 note(
@@ -317,6 +328,10 @@ async fn edit(
                         let [was, is] = [&before, &after].map(|one| one.members.word());
                         (was.to_owned(), is.to_owned())
                     }
+                    "folder.cloning-set" => {
+                        let [was, is] = [&before, &after].map(cloning_word);
+                        (was.to_owned(), is.to_owned())
+                    }
                     _ => {
                         let [was, is] = [&before, &after].map(|one| one.state.word());
                         (was.to_owned(), is.to_owned())
@@ -333,6 +348,14 @@ async fn edit(
             again(rows, &caller, before.id, rows.now)
         })
         .await
+}
+
+/// Who makes own copies of a folder, as events say it.
+fn cloning_word(folder: &Folder) -> &'static str {
+    match folder.is_cloneable {
+        true => "readers",
+        false => "owner",
+    }
 }
 
 /// Refuses a launch that mounts a folder whose volume is gone or does not answer, as it was looked at last. Costs no look at
@@ -391,8 +414,8 @@ pub(super) async fn first_home(
     }
 }
 
-/// Has a session that begins mount read-only what is over its limit, on a machine that holds no limit. Costs a visit of each
-/// folder of the owners.
+/// Has a session that begins mount read-only what is over its limit, on a machine that holds no limit and on volumes. Costs a
+/// visit of each folder of the owners.
 pub(super) fn hold_back(
     view: &ReadTransaction<'_>,
     mounts: &mut [FolderMount],
@@ -402,7 +425,9 @@ pub(super) fn hold_back(
     for mount in mounts {
         let found = view.folder(mount.folder)?;
         mount.over_limit = match found {
-            Some(found) if !enforcement.is_enforced() => is_over(view, &found.folder, now)?,
+            Some(found) if !enforcement.is_enforced() || found.folder.volume.is_some() => {
+                is_over(view, &found.folder, now)?
+            }
             _ => false,
         };
     }
@@ -837,6 +862,7 @@ fn drafted(server: &Server, subject: &Subject, name: FolderName, kind: FolderKin
         domain: subject.domain,
         members: MountAccess::Ro,
         is_closed: false,
+        is_cloneable: true,
         name,
         kind,
         state: FolderState::Ready,

@@ -16,6 +16,8 @@ use rules::tenancy::{DomainId, ProjectId};
 use rules::units::{Bytes, Timestamp};
 use store::folders::FolderStore;
 use store::folders::counted::CountedScope;
+use store::trees::Size;
+use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use super::{allowed, somewhere};
@@ -254,7 +256,8 @@ fn counted_use(
     };
     let all = all.into_iter().map(|found| found.folder);
     let own: Vec<Folder> = all
-        .filter(|one| one.volume.is_none() && one.limited_by() == owner)
+        .filter(|one| one.limited_by() == owner)
+        .filter(|one| one.volume.is_none() || one.own_limit.is_some())
         .collect();
     let bytes = own.iter().filter_map(|one| one.counted);
     Ok(CountedScope {
@@ -275,7 +278,14 @@ pub(crate) fn tell_counted(
     store: &FolderStore,
     folder: &Folder,
 ) -> Result<(), Failure> {
-    if folder.volume.is_some() || store.keeper().enforcement().is_enforced() {
+    let is_counted = match folder.volume {
+        Some(_) => folder.own_limit.is_some(),
+        None => !store.keeper().enforcement().is_enforced(),
+    };
+    if !is_counted {
+        if folder.volume.is_some() {
+            store.forget_counted(folder.id);
+        }
         return Ok(());
     }
     let now = server.clock().now();
@@ -289,13 +299,13 @@ pub(crate) fn tell_counted(
 }
 
 /// Whether the folders that count on the limit of this one take more than it, as far as they were counted: on a machine that
-/// holds no limit.
+/// holds no limit, and on a volume.
 pub(crate) fn is_over(
     view: &ReadTransaction<'_>,
     folder: &Folder,
     now: Timestamp,
 ) -> Result<bool, Failure> {
-    if folder.volume.is_some() {
+    if folder.volume.is_some() && folder.own_limit.is_none() {
         return Ok(false);
     }
     let counted = counted_use(view, folder, now)?;
@@ -318,7 +328,36 @@ pub(crate) async fn count_again(server: &Server, id: FolderId) -> Result<(), Fai
     let size = size
         .await
         .map_err(|error| ServerFault::new("count a folder", error))??;
-    let Some(size) = size else { return Ok(()) };
+    match size {
+        Some(size) => keep_size(server, id, size, at).await,
+        None => Ok(()),
+    }
+}
+
+/// The same on a volume, of a folder that has a limit of its own. Callers bring a thread that may wait for the volume.
+pub(crate) fn count_on_volume(
+    server: &Server,
+    runtime: &Handle,
+    id: FolderId,
+) -> Result<(), Failure> {
+    let at = server.clock().now();
+    let found = server
+        .catalog()
+        .read_now("look for the limit of a folder", |view| view.folder(id))?;
+    if !found.is_some_and(|found| found.folder.own_limit.is_some()) {
+        return Ok(());
+    }
+    let size = server.folders()?.measure(id, MAX_COUNTED);
+    let size = size.map_err(folder_failure)?;
+    runtime.block_on(keep_size(server, id, size, at))
+}
+
+async fn keep_size(
+    server: &Server,
+    id: FolderId,
+    size: Size,
+    at: Timestamp,
+) -> Result<(), Failure> {
     let counted = FolderUse {
         bytes: size.bytes,
         entries: size.entries,

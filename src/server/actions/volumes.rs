@@ -74,7 +74,7 @@ pub async fn get(server: &Server, caller: &Caller, which: &str) -> Result<Volume
 ///
 /// Errors: `role.administrator-needed`, `tenant.name-invalid`, `volume.name-taken`, `volume.path-invalid`, `volume.not-mounted`,
 /// `volume.not-empty`, `volume.read-only`, `volume.hung`, `volume.known`, `volume.too-many`, `volume.tenants`, `volume.mapped-user`,
-/// `domain.not-found`, `project.not-found`.
+/// `volume.cache-none`, `domain.not-found`, `project.not-found`.
 pub async fn create(
     server: &Server,
     caller: &Caller,
@@ -88,6 +88,7 @@ pub async fn create(
     let typed = asked.mapped_user.as_deref().map(str::trim);
     let typed = typed.filter(|typed| !typed.is_empty());
     let mapped = typed.map(MappedUser::parse).transpose()?;
+    refuse_cache(asked.cached)?;
     let shelf = server.folders()?.volumes().clone();
     refuse_own(&shelf, &path)?;
     // What is refused writes no marker.
@@ -154,6 +155,7 @@ pub async fn change(
     let name = patch.name.as_deref().map(str::trim).map(volume_name);
     let name = name.transpose()?;
     let path = patch.path.as_deref().map(volume_path).transpose()?;
+    refuse_cache(patch.cached == Some(true))?;
     let known = server
         .catalog()
         .read_now("look for a volume", |view| find(view, which))?;
@@ -209,6 +211,16 @@ pub async fn change(
             show(rows, after, &shelf, true)
         })
         .await
+}
+
+/// Refuses a read cache, which no version has yet: the field is there so that requests of today say what they mean.
+///
+/// Errors: `volume.cache-none`.
+fn refuse_cache(is_asked: bool) -> Result<(), Refusal> {
+    match is_asked {
+        true => Err(refusals::volume_cache_none().at("/cached")),
+        false => Ok(()),
+    }
 }
 
 /// Forgets a volume that no folder lies on. Its marker stays on it.
@@ -477,6 +489,7 @@ fn show(
             .mapped
             .filter(|_| is_whole)
             .map(|user| user.to_string()),
+        cached: false,
         // Until the first look nothing is known against it.
         state: sight
             .as_ref()

@@ -1,5 +1,6 @@
-//! Rows of what sessions connect to outside: one for each host and how it came out, of each session at most 64. Decides
-//! nothing; a machine counted them, and what it says again takes the place of what it said before.
+//! Rows of what sessions connect to outside: one for each host and how it came out, of each session at most 64, and an event
+//! for each connection that ended. Decides nothing; a machine counted them, and what it says again takes the place of what it
+//! said before.
 
 use rules::egress::{EgressOutcome, EgressReport, EgressRow};
 use rules::messages::NodeReport;
@@ -22,6 +23,10 @@ const MAX_CONNECTIONS: u64 = 64;
 /// Of these, rows of what was refused. Higher: refused tries leave less room for hosts that were reached.
 const MAX_REFUSED: u64 = 32;
 
+/// Ends of connections of one session that are events. Higher: a program that connects again and again fills the journal.
+/// Lower: of more connections only the counts of their host are known.
+const MAX_TOLD_ENDS: u64 = 1_000;
+
 /// One row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConnectionRow {
@@ -31,13 +36,13 @@ pub(crate) struct ConnectionRow {
 }
 
 impl Catalog {
-    /// Has what a report counted of connections written, where it is new: hosts at once, counts every few seconds. Lost with the
-    /// server; the next report says it again.
+    /// Has what a report counted of connections written, where it is new: hosts and ends at once, counts every few seconds.
+    /// Lost with the server; the next report says it again.
     pub(crate) fn record_connections(&self, report: &NodeReport) {
-        if !self.0.heard.note_connections(report) {
+        let told = self.0.heard.note_connections(report);
+        if told.is_empty() {
             return;
         }
-        let told = report.egress.clone();
         self.write_later(Lane::Loops, "record connections", move |rows| {
             told.iter().try_for_each(|one| rows.put_connections(one))
         });
@@ -92,6 +97,7 @@ impl Rows<'_> {
             return Ok(());
         };
         let (mut count, mut refused) = self.count_connections(session)?;
+        let mut forgotten = 0;
         // The oldest first: they are in the order of the journal.
         for row in report.rows.iter().rev() {
             if self.update_connection(report, row)? {
@@ -102,7 +108,7 @@ impl Rows<'_> {
                 count >= MAX_CONNECTIONS || (is_refused && refused >= MAX_REFUSED)
             };
             if is_full(count, refused) {
-                self.forget_connections_before(report)?;
+                forgotten += self.forget_connections_before(report)?;
                 (count, refused) = self.count_connections(session)?;
             }
             if is_full(count, refused) {
@@ -129,6 +135,82 @@ impl Rows<'_> {
                 after: &after,
             })?;
         }
+        if forgotten > 0 {
+            self.keep_told_ends(session, forgotten)?;
+        }
+        self.tell_ends(report, scope)
+    }
+
+    /// Adds to a row of a session how many ends were told of rows that are gone: they count against its bound still.
+    fn keep_told_ends(&self, session: SessionId, told: u64) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached(
+                "update session_connection
+                 set told_ends = told_ends + ?2
+                 where session = ?1
+                 and (incarnation, container, host, port, outcome) = (
+                     select incarnation, container, host, port, outcome from session_connection
+                     where session = ?1
+                     order by incarnation desc
+                     limit 1)",
+            )?
+            .execute((session.0.as_bytes(), value::signed(told)))?;
+        Ok(())
+    }
+
+    /// Writes an event for each connection that ended since a report said so last. One whose host has no row has none. Costs
+    /// two reads, and one write for each that is new.
+    fn tell_ends(&self, report: &EgressReport, scope: Scope) -> Result<(), Failure> {
+        let container = report.container;
+        if report.ends.is_empty() {
+            return Ok(());
+        }
+        let (last, mut told) = self
+            .connection
+            .prepare_cached(
+                "select coalesce(max(last_end) filter (where container = ?2), 0) as last,
+                     coalesce(sum(told_ends), 0) as told
+                 from session_connection
+                 where session = ?1",
+            )?
+            .query_row((container.session.0.as_bytes(), container.index), |row| {
+                Ok((value::unsigned(row, "last")?, value::unsigned(row, "told")?))
+            })?;
+        for end in report.ends.iter().filter(|end| end.number > last) {
+            if told >= MAX_TOLD_ENDS {
+                return Ok(());
+            }
+            let noted = self
+                .connection
+                .prepare_cached(
+                    "update session_connection
+                     set last_end = ?6, told_ends = told_ends + 1
+                     where session = ?1 and incarnation = ?2 and container = ?3
+                     and host = ?4 and port = ?5 and outcome = ?7",
+                )?
+                .execute((
+                    container.session.0.as_bytes(),
+                    container.incarnation,
+                    container.index,
+                    &end.host,
+                    end.port,
+                    value::signed(end.number),
+                    EgressOutcome::Opened.word(),
+                ))?;
+            if noted == 0 {
+                continue;
+            }
+            told += 1;
+            self.note_alone(NewEvent {
+                actor: "node",
+                topic: "sessions",
+                object: &container.session.to_string(),
+                scope,
+                code: "session.connection-ended",
+                before: "",
+                after: &end.told(),
+            })?;
+        }
         Ok(())
     }
 
@@ -151,17 +233,25 @@ impl Rows<'_> {
         Ok(counted)
     }
 
-    /// Removes rows of the starts before this one.
-    fn forget_connections_before(&self, report: &EgressReport) -> Result<(), Failure> {
+    /// Removes rows of the starts before this one, and gives how many ends were told of them.
+    fn forget_connections_before(&self, report: &EgressReport) -> Result<u64, Failure> {
+        let earlier = (
+            report.container.session.0.as_bytes(),
+            report.container.incarnation,
+        );
+        let told = self
+            .connection
+            .prepare_cached(
+                "select coalesce(sum(told_ends), 0) as told from session_connection
+                 where session = ?1 and incarnation < ?2",
+            )?
+            .query_row(earlier, |row| value::unsigned(row, "told"))?;
         self.connection
             .prepare_cached(
                 "delete from session_connection where session = ?1 and incarnation < ?2",
             )?
-            .execute((
-                report.container.session.0.as_bytes(),
-                report.container.incarnation,
-            ))?;
-        Ok(())
+            .execute(earlier)?;
+        Ok(told)
     }
 
     /// False where there is no such row. A relay that was restarted counts from zero: what was more stays.

@@ -67,6 +67,7 @@ fn folder_row(row: &Row<'_>) -> rusqlite::Result<FolderRecord> {
             members: value::word(row, "members", MountAccess::parse)?,
             is_closed: value::word_or_none(row, "project_state", TenantState::parse)?
                 == Some(TenantState::Archived),
+            is_cloneable: row.get("cloneable")?,
             name: value::word(row, "name", |text| FolderName::parse(text).ok())?,
             kind: value::word(row, "kind", FolderKind::parse)?,
             state: value::word(row, "state", FolderState::parse)?,
@@ -250,8 +251,8 @@ impl Rows<'_> {
             .prepare_cached(
                 "insert into folder
                      (id, owner, project, members, name, kind, state, created_at, generation, volume,
-                      own_limit, limit_on_top)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                      own_limit, limit_on_top, cloneable)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
             )?
             .execute((
                 folder.id.0.as_bytes(),
@@ -266,18 +267,20 @@ impl Rows<'_> {
                 folder.volume.map(|volume| *volume.0.as_bytes()),
                 folder.own_limit.map(|limit| value::signed(limit.bytes.0)),
                 folder.own_limit.is_some_and(|limit| limit.is_on_top),
+                folder.is_cloneable,
             ))?;
         Ok(())
     }
 
-    /// Writes owner, name, state and own limit, and what members may; raises the generation.
+    /// Writes owner, name, state and own limit, what members may and who makes copies; raises the generation.
     pub(crate) fn put_folder(&self, folder: &Folder) -> Result<(), Failure> {
         let (owner, project) = columns(folder.owner);
         self.connection
             .prepare_cached(
                 "update folder
                  set name = ?2, state = ?3, trashed_at = ?4, owner = ?5, project = ?6, members = ?7,
-                     own_limit = ?8, limit_on_top = ?9, generation = generation + 1
+                     own_limit = ?8, limit_on_top = ?9, cloneable = ?10,
+                     generation = generation + 1
                  where id = ?1",
             )?
             .execute((
@@ -290,6 +293,7 @@ impl Rows<'_> {
                 folder.members.word(),
                 folder.own_limit.map(|limit| value::signed(limit.bytes.0)),
                 folder.own_limit.is_some_and(|limit| limit.is_on_top),
+                folder.is_cloneable,
             ))?;
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What the server knows of machines and writes in no row. Gone with the process; reads no row.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -11,12 +11,12 @@ use rules::names::{ContainerName, NodeId};
 use rules::policy::SharePolicy;
 use rules::units::Timestamp;
 
-/// How often counts of connections are written. Shorter: more commits while sessions are connected. Longer: their pages are
-/// older.
+/// How often counts of connections are written; a new host and an end are written at once. Shorter: more commits while sessions
+/// are connected. Longer: their pages are older.
 const CONNECTIONS_EACH: Duration = Duration::from_secs(10);
 
-/// Connections of each node, as it reported them last.
-type ReportedConnections = BTreeMap<NodeId, (Instant, Vec<EgressReport>)>;
+/// Connections of each node's containers, as they were written last, and when.
+type ReportedConnections = BTreeMap<NodeId, BTreeMap<ContainerName, (Instant, EgressReport)>>;
 
 /// What belongs to a world and stands in no row. When each machine was last heard of: a machine that has
 /// nothing new to say causes no write, and after a restart the rows' older times are right. What its
@@ -27,7 +27,6 @@ pub(crate) struct NodeCache {
     times: Arc<Mutex<BTreeMap<NodeId, Timestamp>>>,
     policy: Arc<RwLock<SharePolicy>>,
     told: Arc<Mutex<BTreeMap<NodeId, NodeTelemetry>>>,
-    /// Of each machine the connections that were written last, and when.
     connections: Arc<Mutex<ReportedConnections>>,
     version: Arc<AtomicU64>,
 }
@@ -70,27 +69,35 @@ impl NodeCache {
         changed
     }
 
-    /// Keeps what a report counted of connections; true where it is to be written now.
-    pub(super) fn note_connections(&self, report: &NodeReport) -> bool {
+    /// Keeps what a report counted of connections, and gives what is to be written now: a container with a new host or an end,
+    /// each an event of its own, at once, another one every few seconds. O(containers × log).
+    pub(super) fn note_connections(&self, report: &NodeReport) -> Vec<EgressReport> {
         let mut known = self
             .connections
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let hosts = |reports: &[EgressReport]| -> Vec<(ContainerName, usize)> {
-            let each = reports.iter();
-            each.map(|one| (one.container, one.rows.len())).collect()
-        };
-        let is_due = match known.get(&report.node) {
-            None => !report.egress.is_empty(),
-            Some((_, before)) if *before == report.egress => false,
-            Some((at, before)) => {
-                at.elapsed() >= CONNECTIONS_EACH || hosts(before) != hosts(&report.egress)
+        let before = known.entry(report.node).or_default();
+        let named: BTreeSet<ContainerName> =
+            report.egress.iter().map(|one| one.container).collect();
+        before.retain(|name, _| named.contains(name));
+        let last = |one: &EgressReport| one.ends.last().map(|end| end.number);
+        let mut new = Vec::new();
+        for one in &report.egress {
+            let is_due = match before.get(&one.container) {
+                None => !one.rows.is_empty(),
+                Some((_, written)) if written == one => false,
+                Some((at, written)) => {
+                    at.elapsed() >= CONNECTIONS_EACH
+                        || written.rows.len() != one.rows.len()
+                        || last(written) != last(one)
+                }
+            };
+            if is_due {
+                before.insert(one.container, (Instant::now(), one.clone()));
+                new.push(one.clone());
             }
-        };
-        if is_due {
-            known.insert(report.node, (Instant::now(), report.egress.clone()));
         }
-        is_due
+        new
     }
 
     pub(super) fn told(&self) -> MutexGuard<'_, BTreeMap<NodeId, NodeTelemetry>> {

@@ -451,7 +451,7 @@ CREATE TABLE "folder" (
     generation integer not null,
     -- Null: the disk of the data directory.
     volume blob references volume (id), own_limit integer check (own_limit is null or own_limit > 0), limit_on_top integer not null default 0
-    check (limit_on_top in (0, 1) and (limit_on_top = 0 or own_limit is not null)),
+    check (limit_on_top in (0, 1) and (limit_on_top = 0 or own_limit is not null)), cloneable integer not null default 1 check (cloneable in (0, 1)),
     check ((counted_at is null) = (bytes is null) and (bytes is null) = (entries is null)),
     check ((owner is null) <> (project is null)),
     check (project is null or kind = 'general')
@@ -1074,7 +1074,7 @@ CREATE TABLE session_connection (
     sent integer not null,
     received integer not null,
     first_at integer not null,
-    last_at integer not null,
+    last_at integer not null, last_end integer not null default 0, told_ends integer not null default 0,
     primary key (session, incarnation, container, host, port, outcome)
 ) strict, without rowid;
 

@@ -323,7 +323,11 @@ fn hand_over(
     let mut after = Folder {
         owner: to,
         members: MountAccess::Ro,
-        own_limit: None,
+        // What an administrator set for a place on a volume stays with it.
+        own_limit: found
+            .folder
+            .own_limit
+            .filter(|_| found.folder.volume.is_some()),
         ..found.folder.clone()
     };
     arrive(rows, &mut after)?;

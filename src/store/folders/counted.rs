@@ -121,6 +121,16 @@ impl CountedLimits {
         }
     }
 
+    /// Holds a folder to nothing any more that it was held to by itself.
+    pub(super) fn forget(&self, folder: FolderId) {
+        let mut all = self.all();
+        let own = ScopeOwner::Folder(folder);
+        if all.folders.get(&folder) == Some(&own) {
+            all.folders.remove(&folder);
+            all.limits.remove(&own);
+        }
+    }
+
     /// Those into which something was written since they were counted.
     pub(super) fn written(&self) -> BTreeSet<FolderId> {
         let limits: Vec<Arc<CountedLimit>> = self.all().limits.values().cloned().collect();
@@ -214,5 +224,9 @@ mod tests {
         one.limit.refuse_beyond(11).expect_err("no more");
         let one = limits.of(ONE).expect("still told");
         one.limit.refuse_beyond(10).expect("its own limit");
+        limits.forget(OTHER);
+        limits.of(OTHER).expect("it counts on its owner's");
+        limits.forget(ONE);
+        assert!(limits.of(ONE).is_none(), "nothing holds it");
     }
 }

@@ -211,6 +211,7 @@ fn every_recipe_of_the_tree_is_whole() {
         "python-jupyter",
         "pytorch-cuda",
         "r",
+        "rstudio",
         "tensorflow-cuda",
     ];
     assert_eq!(names, known);

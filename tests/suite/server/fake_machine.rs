@@ -12,7 +12,7 @@ use base::link::streams::{
 };
 use base::observe::Clock;
 use bytes::Bytes;
-use rules::egress::{EgressOutcome, EgressReport, EgressRow};
+use rules::egress::{EgressEnd, EgressOutcome, EgressReport, EgressRow};
 use rules::messages::{
     Assignment, ContainerStatus, ContainerUsage, ExitRecord, NodeReport, ReportedState, Want,
 };
@@ -106,8 +106,17 @@ impl FakeMachine {
         let wanted: Vec<ContainerName> = assignment.containers.iter().map(|c| c.name).collect();
         self.sights.retain(|name, _| wanted.contains(name));
         let connected = assignment.containers.iter().filter_map(|order| {
-            let targets = order.egress.as_ref()?.open_targets();
-            let rows = targets.map(|target| EgressRow {
+            let egress = order.egress.as_ref()?;
+            let ends = egress.open_targets().map(|target| EgressEnd {
+                number: 1,
+                host: target.name().unwrap_or_default(),
+                port: target.port,
+                sent: 10,
+                received: 20,
+                began_at: now,
+                ended_at: now,
+            });
+            let rows = egress.open_targets().map(|target| EgressRow {
                 host: target.name().unwrap_or_default(),
                 port: target.port,
                 outcome: EgressOutcome::Opened,
@@ -119,6 +128,7 @@ impl FakeMachine {
             Some(EgressReport {
                 container: order.name,
                 rows: rows.collect(),
+                ends: ends.collect(),
             })
         });
         self.egress = connected.collect();

@@ -168,6 +168,28 @@ async fn a_user_who_reads_a_folder_makes_an_own_copy_of_it() {
     assert_eq!(others.short(), "404 folder.not-found");
     let again = the_box.post(jae, &clone, json!({"name": "mine"})).await;
     assert_eq!(again.short(), "409 folder.name-taken");
+
+    // Its owner keeps copies to herself; others read it on.
+    let refused = change(&the_box, jae, &data, json!({"cloneable": false})).await;
+    assert_eq!(refused.short(), "403 folder.right-missing");
+    let kept = json!({"name": "data-2", "cloneable": false});
+    let kept = change(&the_box, mina, &data, kept).await;
+    assert_eq!(kept.status, 200, "{}", kept.short());
+    let kept = kept.json();
+    assert_eq!(
+        (&kept["cloneable"], &kept["name"]),
+        (&json!(false), &json!("data-2"))
+    );
+    let refused = the_box.post(jae, &clone, json!({"name": "more"})).await;
+    assert_eq!(refused.short(), "403 folder.not-cloneable");
+    let entries = format!("{data}/entries");
+    assert_eq!(the_box.get(jae, &entries).await.status, 200);
+    let own = the_box.post(mina, &clone, json!({"name": "more"})).await;
+    assert_eq!(over(&the_box, mina, own).await["state"], "succeeded");
+    let given = change(&the_box, mina, &data, json!({"cloneable": true})).await;
+    assert_eq!(given.json()["cloneable"], true);
+    let begun = the_box.post(jae, &clone, json!({"name": "more"})).await;
+    assert_eq!(over(&the_box, jae, begun).await["state"], "succeeded");
 }
 
 /// It is nothing to its former owner from then on.

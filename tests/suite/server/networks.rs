@@ -59,13 +59,16 @@ async fn a_network_of_a_policy_is_chosen_reported_and_shown_to_its_owner_alone()
     let events = format!("/api/v1/sessions/{id}/events");
     let events = the_box.get(&the_box.mina, &events).await.json();
     let all = events["items"].as_array().cloned().unwrap_or_default();
-    let is_told =
-        |event: &Value| event["code"] == "session.connected" && event["after"] == "db:5432";
-    assert_eq!(
-        all.iter().filter(|event| is_told(event)).count(),
-        1,
-        "{events}"
-    );
+    for (code, after) in [
+        ("session.connected", "db:5432"),
+        (
+            "session.connection-ended",
+            "db:5432 sent=10 received=20 seconds=0",
+        ),
+    ] {
+        let is_told = |event: &&Value| event["code"] == code && event["after"] == after;
+        assert_eq!(all.iter().filter(is_told).count(), 1, "{code}: {events}");
+    }
     let hidden = the_box.get(&the_box.jae, &path).await;
     assert_eq!(hidden.status, 404, "{}", hidden.json());
     let none = the_box

@@ -205,7 +205,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     (
         "POST /folders/{id}/members",
         &["changeFolder"],
-        &["folder rename x y", "folder members x rw"],
+        &[
+            "folder rename x y",
+            "folder members x rw",
+            "folder cloning x owner",
+        ],
     ),
     (
         "POST /folders/{id}/limit",

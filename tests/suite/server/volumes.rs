@@ -86,6 +86,9 @@ async fn a_volume_that_is_gone_takes_no_byte_and_comes_back_by_itself() {
         fs::create_dir(place).expect("made");
     }
     let _unmounted = Unmounted(vec![first.clone(), second.clone()]);
+    let cached = json!({"name": "big", "path": first, "cached": true});
+    let refused = the_box.post(&the_box.admin, VOLUMES, cached).await;
+    assert_eq!(refused.short(), "422 volume.cache-none");
     let big = json!({"name": "big", "path": first});
     let refused = the_box.post(&the_box.admin, VOLUMES, big.clone()).await;
     assert_eq!(refused.short(), "409 volume.not-mounted");
@@ -267,6 +270,91 @@ async fn a_volume_of_a_project_is_none_for_those_outside() {
     let mkdir = format!("/api/v1/folders/{folder}/mkdir");
     let kept = the_box.post(&the_box.mina, &mkdir, json!({"path": "a"}));
     assert_eq!(kept.await.status, 201);
+}
+
+/// Where nothing but a count holds a limit, what is written through the server is held to it, and an owner sets none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_administrator_limits_a_folder_on_a_volume() {
+    let test = "an_administrator_limits_a_folder_on_a_volume";
+    let the_box = TheBox::open().await;
+    let place = the_box.folder.path().join("shelves");
+    fs::create_dir(&place).expect("made");
+    let _unmounted = Unmounted(vec![place.clone()]);
+    if let Err(error) = tmpfs(&place) {
+        skips::skip(test, &format!("nothing can be mounted: {error}"));
+        return;
+    }
+    let (admin, mina) = (&the_box.admin, &the_box.mina);
+    let asked = json!({"name": "shelves", "path": place});
+    let made = the_box.post(admin, VOLUMES, asked).await;
+    assert_eq!(made.status, 201, "{}", made.short());
+    let asked = json!({"name": "data", "volume": "shelves"});
+    let made = the_box.post(mina, "/api/v1/folders", asked).await;
+    assert_eq!(made.status, 201, "{}", made.short());
+    let id = made.json()["id"].as_str().expect("an id").to_owned();
+    let limit = format!("/api/v1/folders/{id}/limit");
+    let set = async |who: &As, bytes: Value| {
+        let body = json!({"bytes": bytes}).to_string();
+        the_box.with_body(who, "PUT", &limit, body).await
+    };
+    let bytes: u64 = 32 << 20;
+    let refused = set(mina, json!(bytes)).await;
+    assert_eq!(refused.short(), "409 folder.limit-volume");
+    let given = set(admin, json!(bytes)).await;
+    assert!(given.status.is_success(), "{}", given.short());
+    assert_eq!(given.json()["limit"], bytes);
+    assert_eq!(given.json()["state"], "ready", "nothing moves");
+    let begin = async |name: &str, size: u64| {
+        let request = TheBox::request(mina, "POST", &format!("/api/v1/folders/{id}/uploads"))
+            .header("tus-resumable", "1.0.0")
+            .header("upload-length", size.to_string())
+            .header("upload-metadata", format!("filename {name}"))
+            .body(Body::empty());
+        let begun = the_box.send(request.expect("a request")).await;
+        begun.short()
+    };
+    let refused = begin("YQ==", bytes + 1).await;
+    assert!(refused.ends_with("quota.exceeded"), "{refused}");
+    assert!(begin("Yg==", 1).await.starts_with("201"));
+    let refused = set(mina, Value::Null).await;
+    assert_eq!(refused.short(), "409 folder.limit-volume");
+    let given = set(admin, Value::Null).await;
+    assert!(given.status.is_success(), "{}", given.short());
+    let begun = begin("Yw==", bytes + 1).await;
+    assert!(begun.starts_with("201"), "{begun}");
+}
+
+/// A directory that is all that a restored catalog left of a folder on a volume.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_of_a_volume_becomes_a_folder_again() {
+    let test = "a_directory_of_a_volume_becomes_a_folder_again";
+    let the_box = TheBox::open().await;
+    let place = the_box.folder.path().join("shelves");
+    fs::create_dir(&place).expect("made");
+    let _unmounted = Unmounted(vec![place.clone()]);
+    if let Err(error) = tmpfs(&place) {
+        skips::skip(test, &format!("nothing can be mounted: {error}"));
+        return;
+    }
+    let asked = json!({"name": "shelves", "path": place});
+    let made = the_box.post(&the_box.admin, VOLUMES, asked).await;
+    assert_eq!(made.status, 201, "{}", made.short());
+    let id = uuid::Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_00ab).to_string();
+    let adopt = format!("/api/v1/folders/{id}/adopt");
+    let back = json!({"owner": "mina", "name": "back"});
+    let none = the_box.post(&the_box.admin, &adopt, back.clone()).await;
+    assert_eq!(none.short(), "404 folder.not-found");
+    let data = place.join("folders/ab").join(&id).join("data");
+    fs::create_dir_all(&data).expect("made");
+    fs::write(data.join("file"), "all that is left").expect("written");
+    let refused = the_box.post(&the_box.mina, &adopt, back.clone()).await;
+    assert_eq!(refused.short(), "403 role.administrator-needed");
+    let made = the_box.post(&the_box.admin, &adopt, back).await;
+    assert!(made.status.is_success(), "{}", made.short());
+    assert_eq!(made.json()["volume"], "shelves");
+    let path = "/api/v1/folders/back/entries";
+    let listed = the_box.get(&the_box.mina, path).await.json();
+    assert_eq!(listed["items"][0]["name"], "file", "{listed}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

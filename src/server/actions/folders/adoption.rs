@@ -1,5 +1,5 @@
 //! Gives a directory that belongs to no folder a row again, for administrators of the site: after a restore of an older backup
-//! nothing else leads to its files. Reads and moves no file.
+//! nothing else leads to its files. Reads and moves no file; one on a volume gets the link that leads there.
 
 use api::folders::{FolderAdoptionBody, FolderView};
 use rules::folder::{
@@ -79,6 +79,7 @@ pub async fn adopt(
                 domain: owner.domain,
                 members: MountAccess::Ro,
                 is_closed: false,
+                is_cloneable: true,
                 name,
                 kind: FolderKind::General,
                 state: FolderState::Ready,
@@ -96,7 +97,8 @@ pub async fn adopt(
         .await
 }
 
-/// None where there is no such directory. Costs one visit of each directory.
+/// None where there is no such directory. Costs one visit of each directory, and one look at each volume where none of this
+/// machine's disk has that id.
 fn found(
     store: &FolderStore,
     data: &std::path::Path,
@@ -104,7 +106,11 @@ fn found(
 ) -> Result<Option<FoundDirectory>, Failure> {
     let all = store.all().map_err(folder_failure)?;
     if !all.iter().any(|(one, _)| *one == id) {
-        return Ok(None);
+        let Some(volume) = store.holder_of(id).map_err(folder_failure)? else {
+            return Ok(None);
+        };
+        // A link without a row is found by the next look, as its directory was.
+        store.link_on(volume, id).map_err(folder_failure)?;
     }
     let volume = store.volume_of(id);
     // A link into a scope that has no such directory leads nowhere.

@@ -35,7 +35,7 @@ use super::notebook::{self, MAX_NOTEBOOK_BYTES, NotebookCell};
 use super::turns::FolderTurn;
 use super::{FolderTurns, find, note, permitted, refuse_unready};
 use crate::access::{self, Caller, Lease};
-use crate::actions::storage::{count_again, tell_counted};
+use crate::actions::storage::{count_again, count_on_volume, tell_counted};
 use crate::actions::volumes::{apart, on_volume, refuse_silent};
 use crate::actions::{cursor, somewhere};
 use crate::appliance::lazy_stores::folder_error;
@@ -714,10 +714,14 @@ pub(super) fn give_back(server: &Server, id: FolderId) -> Result<(), Failure> {
     if let Some(volume) = store.volume_of(id) {
         // Others' room waits for no volume.
         if let Ok(permit) = turns.enter_volume(volume) {
+            let (server, runtime) = (server.clone(), Handle::current());
             apart(move || {
                 let _permit = permit;
                 if let Err(error) = store.empty_removed(id) {
                     tracing::warn!(folder = %id, %error, "removed files stay on a volume");
+                }
+                if let Err(failure) = count_on_volume(&server, &runtime, id) {
+                    tracing::warn!(folder = %id, error = %chain(&failure), "a folder is not counted again");
                 }
             });
         }
@@ -918,6 +922,9 @@ pub(super) async fn on_files<T: Send + 'static>(
         refuse_silent(&shelf, volume)?;
         let user = caller.subject.user;
         let turn = server.folder_turns().enter_on_volume(user, volume)?;
+        if verb == FolderVerb::Write {
+            tell_counted(server, &store, &folder)?;
+        }
         let done = on_volume(&shelf, volume, move || {
             let _turn = turn;
             let done = work(&store, &folder);

@@ -1,4 +1,5 @@
-//! Giving a folder a limit of its own: a part of what its owner's folders may take, or, by an administrator, on top of that.
+//! Giving a folder a limit of its own: a part of what its owner's folders may take, or, by an administrator, on top of that;
+//! on a volume, where nothing but a count holds it, by an administrator alone.
 //! Where limits are held its files move once; `jobs::folder_limits` does that, and no session may mount it meanwhile.
 
 use api::folders::{FolderLimitBody, FolderView};
@@ -17,6 +18,7 @@ use super::{again, find, note, permitted, refuse_mounted, refuse_unready};
 use crate::access::Caller;
 use crate::actions::somewhere;
 use crate::actions::storage::{MAX_COUNTED, enforcement, whole_limit};
+use crate::actions::volumes::{on_volume, refuse_silent};
 use crate::appliance::lazy_stores::folder_failure;
 use crate::catalog::job_kinds::{FOLDER_LIMIT, FolderLimitInput};
 use crate::catalog::{Lane, ReadTransaction};
@@ -47,7 +49,8 @@ pub async fn set(
     let folder = server.catalog().read_now("look at a folder", |view| {
         let folder = find(view, caller, which, FolderState::Ready, now)?.folder;
         let is_on_top = may_add(view, caller, &folder, now)?;
-        refuse_size(&folder, asked.bytes)?;
+        refuse_volume(&folder, is_on_top)?;
+        refuse_size(asked.bytes)?;
         Ok(Folder {
             own_limit: asked.bytes.map(|bytes| OwnLimit {
                 bytes: Bytes(bytes),
@@ -57,14 +60,18 @@ pub async fn set(
         })
     })?;
     let (wanted, id) = (folder.own_limit, folder.id);
-    let enforcement = enforcement(server).await?;
+    let enforcement = match folder.volume {
+        Some(_) => StorageEnforcement::Counted,
+        None => enforcement(server).await?,
+    };
     let seen = seen(server, id, enforcement).await?;
     let by = caller.clone();
     let (shown, moves) = server
         .catalog()
         .write(Lane::Requests, "limit a folder", move |rows| {
             let before = find(rows, &by, &id.to_string(), FolderState::Ready, rows.now)?.folder;
-            may_add(rows, &by, &before, rows.now)?;
+            let is_on_top = may_add(rows, &by, &before, rows.now)?;
+            refuse_volume(&before, is_on_top)?;
             refuse_unready(&before)?;
             if before.own_limit == wanted {
                 return Ok((again(rows, &by, id, rows.now)?, false));
@@ -129,11 +136,18 @@ pub fn adds(caller: &Caller) -> bool {
     may(&caller.subject, Permission::SystemWrite, &Scope::SITE).is_ok()
 }
 
-/// Errors: `folder.limit-volume`, `folder.limit-size`.
-fn refuse_size(folder: &Folder, bytes: Option<u64>) -> Result<(), Failure> {
-    if folder.volume.is_some() {
-        return Err(refusals::folder_limit_volume(&folder.name).into());
+/// Refuses a limit that an owner sets on a volume: their other folders there are held to none, of which it were a part.
+///
+/// Errors: `folder.limit-volume`.
+fn refuse_volume(folder: &Folder, is_on_top: bool) -> Result<(), Failure> {
+    match folder.volume.is_some() && !is_on_top {
+        true => Err(refusals::folder_limit_volume(&folder.name).into()),
+        false => Ok(()),
     }
+}
+
+/// Errors: `folder.limit-size`.
+fn refuse_size(bytes: Option<u64>) -> Result<(), Failure> {
     let (least, most) = (MIN_FOLDER_BYTES, MAX_FOLDER_BYTES);
     match bytes.is_none_or(|bytes| (least.0..=most.0).contains(&bytes)) {
         true => Ok(()),
@@ -152,6 +166,9 @@ fn refuse_room(
     seen: SeenUse,
     now: Timestamp,
 ) -> Result<(), Failure> {
+    if before.volume.is_some() {
+        return refuse_below(before, after, seen.folder);
+    }
     let whole = whole_limit(view, before.owner, before.domain, now)?;
     let own = before.own_limit.filter(|own| !own.is_on_top);
     let aside = view.set_aside(before.owner)?;
@@ -169,14 +186,22 @@ fn refuse_room(
             false => Ok(()),
         };
     };
-    if wanted.bytes < seen.folder {
-        let refusal = refusals::folder_limit_below_use(&before.name, seen.folder);
-        return Err(refusal.at("/bytes").into());
-    }
+    refuse_below(before, after, seen.folder)?;
     let room = own_limit_room(whole, others, rest);
     match wanted.is_on_top || wanted.bytes <= room {
         true => Ok(()),
         false => Err(refusals::folder_limit_beyond(room).at("/bytes").into()),
+    }
+}
+
+/// Errors: `folder.limit-below-use`.
+fn refuse_below(before: &Folder, after: &Folder, used: Bytes) -> Result<(), Failure> {
+    match after.own_limit.is_some_and(|wanted| wanted.bytes < used) {
+        true => {
+            let refusal = refusals::folder_limit_below_use(&before.name, used);
+            Err(refusal.at("/bytes").into())
+        }
+        false => Ok(()),
     }
 }
 
@@ -198,8 +223,9 @@ async fn seen(
             let counted: u64 = counted.map(|counted| counted.bytes).sum();
             Ok((found.folder, Bytes(counted)))
         })?;
+    let (shelf, volume) = (server.folders()?.volumes().clone(), found.0.volume);
     let server = server.clone();
-    let looking = tokio::task::spawn_blocking(move || {
+    let look = move || -> Result<SeenUse, Failure> {
         let (folder, counted) = found;
         let store = server.folders()?;
         let keeper = store.keeper();
@@ -229,8 +255,12 @@ async fn seen(
             folder: own,
             owner: owner.unwrap_or(counted),
         })
-    });
-    looking
+    };
+    if let Some(volume) = volume {
+        refuse_silent(&shelf, volume)?;
+        return on_volume(&shelf, volume, look).await?;
+    }
+    tokio::task::spawn_blocking(look)
         .await
         .map_err(|error| ServerFault::new("measure a folder", error))?
 }
