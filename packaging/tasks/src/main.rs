@@ -327,7 +327,7 @@ const LONG_SIMULATION_MINUTES: &str = "30";
 /// path of a folder; and shares of one folder that are asked for. Fewer: a fault of one in thousands stays.
 const TEN_THOUSAND: &str = "10000";
 
-/// Files of one archive. Fewer: the promise is of a million.
+/// Files of one archive, and of one folder whose pages are looked at. Fewer: the promise is of a million.
 const A_MILLION: &str = "1000000";
 
 /// MiB that the folders of each of two users may take. Lower: what a file system keeps for itself is more of it.
@@ -379,6 +379,9 @@ fn shows(gate: &mut Gate, binary: &Path) {
             .run()
     });
     gate.stage("browser suite, crowded", || browser::crowded(binary));
+    gate.stage("browser suite, a folder of a million files", || {
+        browser::large_folders(binary, A_MILLION)
+    });
     gate.stage("starts that are told", || trace_day::forecasts(binary));
     gate.stage("figures of a large site", || {
         figures::held(binary, "place site class commit")
