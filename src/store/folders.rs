@@ -45,6 +45,8 @@ pub mod counted;
 pub mod failure;
 pub mod files;
 mod found;
+#[cfg(test)]
+mod full_disk_test;
 pub mod listing;
 mod names;
 pub mod ordered;
