@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -282,10 +282,18 @@ impl FolderStore {
             File::open(changed)?.sync_all()?;
         }
         // By the link it is found from then on; before, it is an empty directory that a later folder of this id takes.
+        self.link_to(volume, id)
+    }
+
+    /// Writes the link by which a folder on a volume is found.
+    fn link_to(&self, volume: VolumeId, id: FolderId) -> io::Result<()> {
+        let place = directory(&self.folders, id);
+        let shard = place.parent().unwrap_or(&self.folders);
+        make(shard)?;
         let inside = Path::new("..")
             .join(VOLUMES)
             .join(volume.to_string())
-            .join(inside);
+            .join(directory(Path::new(FOLDERS), id));
         match symlink(inside, &place) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
@@ -294,6 +302,25 @@ impl FolderStore {
             File::open(changed)?.sync_all()?;
         }
         Ok(())
+    }
+
+    /// Finds a folder on a volume again whose link is not on this disk, as where the box came back from a backup to another one.
+    /// False where something is in the place of the link, and where the volume has no such folder. Callers bring a thread that
+    /// may wait for it.
+    ///
+    /// Errors: `volume.absent`, `volume.hung`, each carried.
+    pub fn find_again(&self, volume: VolumeId, id: FolderId) -> io::Result<bool> {
+        if directory(&self.folders, id).symlink_metadata().is_ok() {
+            return Ok(false);
+        }
+        let open = self.volumes.enter(volume)?;
+        let inside = directory(Path::new(FOLDERS), id).join(DATA);
+        match open.directory(&inside) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            found => drop(found?),
+        }
+        self.link_to(volume, id)?;
+        Ok(true)
     }
 
     /// The folders into which something was written that no count knows yet, where the kernel holds no limit.
@@ -814,25 +841,45 @@ impl FolderStore {
 
     /// The folders whose directories are here, each with the time when it was made or changed last.
     pub fn all(&self) -> io::Result<Vec<(FolderId, SystemTime)>> {
-        let mut all = Vec::new();
-        for shard in fs::read_dir(&self.folders)? {
-            let shard = shard?;
-            let is_hidden = shard.file_name().as_encoded_bytes().starts_with(b".");
-            if is_hidden || !shard.file_type()?.is_dir() {
-                continue;
-            }
-            for own in fs::read_dir(shard.path())? {
-                let own = own?;
-                let name = own.file_name();
-                let id = name.to_str().and_then(|name| name.parse::<FolderId>().ok());
-                // It may be gone since it was listed. A link has a time of its own.
-                if let (Some(id), Ok(found)) = (id, own.path().symlink_metadata()) {
-                    all.push((id, found.modified()?));
-                }
+        listed(&self.folders)
+    }
+
+    /// The folders whose directories are on a volume, whether a link leads there or not. Callers bring a thread that may wait for
+    /// it.
+    ///
+    /// Errors: `volume.absent`, `volume.hung`, each carried.
+    pub fn all_on(&self, volume: VolumeId) -> io::Result<BTreeSet<FolderId>> {
+        let open = self.volumes.enter(volume)?;
+        let folders = match open.directory(Path::new(FOLDERS)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+            folders => folders?,
+        };
+        let path = PathBuf::from(format!("/proc/self/fd/{}", folders.as_raw_fd()));
+        let all = listed(&path)?.into_iter();
+        Ok(all.map(|(id, _)| id).collect())
+    }
+}
+
+/// What lies in a directory of folders, as `FolderStore::all` tells of it.
+fn listed(folders: &Path) -> io::Result<Vec<(FolderId, SystemTime)>> {
+    let mut all = Vec::new();
+    for shard in fs::read_dir(folders)? {
+        let shard = shard?;
+        let is_hidden = shard.file_name().as_encoded_bytes().starts_with(b".");
+        if is_hidden || !shard.file_type()?.is_dir() {
+            continue;
+        }
+        for own in fs::read_dir(shard.path())? {
+            let own = own?;
+            let name = own.file_name();
+            let id = name.to_str().and_then(|name| name.parse::<FolderId>().ok());
+            // It may be gone since it was listed. A link has a time of its own.
+            if let (Some(id), Ok(found)) = (id, own.path().symlink_metadata()) {
+                all.push((id, found.modified()?));
             }
         }
-        Ok(all)
     }
+    Ok(all)
 }
 
 fn made_trash(found: &FoundFolder) -> Result<PathBuf, FolderError> {

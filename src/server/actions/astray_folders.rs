@@ -1,15 +1,17 @@
 //! Folders whose directory is gone, and directories that belong to no folder: found, named and left alone. After a restore of an
 //! older backup such a directory may be all that is left of a folder. Removes and mends nothing.
 
-use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rules::folder::FolderState;
-use rules::names::FolderId;
+use rules::names::{FolderId, VolumeId};
 use rules::notice::Notice;
 use rules::notices;
 use rules::units::Timestamp;
 
+use super::volumes::on_volume;
 use crate::appliance::lazy_stores::folder_failure;
 use crate::{Failure, Server, ServerFault};
 
@@ -17,6 +19,10 @@ use crate::{Failure, Server, ServerFault};
 const MAX_NAMED: usize = 5;
 /// For how many seconds a directory without a row may be that of a folder that is just being made.
 const UNNAMED_SECONDS: u64 = 24 * 3600;
+
+/// How long the folders of one volume may take to be listed. Longer: who looks at the checks waits for it. Shorter: what is
+/// wrong on a slow one is not found.
+const VOLUME_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the last look found.
 #[derive(Debug, Default)]
@@ -33,8 +39,8 @@ impl AstrayFolders {
     }
 }
 
-/// Looks for them on this machine's disk; on volumes only for links that lead there. Names a few of each kind. Costs one visit
-/// of each folder and each directory; mounts nothing.
+/// Looks for them on this machine's disk, and on the volumes that are there. Names a few of each kind. Costs one visit of each
+/// folder and each directory; mounts nothing.
 pub(crate) async fn look(server: &Server) -> Result<Vec<Notice>, Failure> {
     let store = server.folders()?;
     let now = server.clock().now();
@@ -42,23 +48,38 @@ pub(crate) async fn look(server: &Server) -> Result<Vec<Notice>, Failure> {
         .catalog()
         .read("list folders to look for", |view| view.folder_states())
         .await?;
+    let mut held: BTreeMap<VolumeId, BTreeSet<FolderId>> = BTreeMap::new();
+    for id in store.volumes().all().map_err(folder_failure)? {
+        let of = Arc::clone(&store);
+        let listed = on_volume(store.volumes(), id, move || of.all_on(id));
+        // One that is gone says nothing of its folders, and one that is slow nothing this time.
+        if let Ok(Ok(Ok(all))) = tokio::time::timeout(VOLUME_PATIENCE, listed).await {
+            held.insert(id, all);
+        }
+    }
     let scanned = tokio::task::spawn_blocking(move || {
         let listed = store.all().map_err(folder_failure)?;
         let listed: BTreeSet<FolderId> = listed.into_iter().map(|(id, _)| id).collect();
-        let is_gone = |id: FolderId| match listed.contains(&id) {
-            false => true,
-            true => store.volume_of(id).is_none() && store.is_near(id) && !store.has(id),
+        let is_gone = |id: FolderId| match (listed.contains(&id), store.volume_of(id)) {
+            (false, _) => true,
+            (true, Some(volume)) => held.get(&volume).is_some_and(|all| !all.contains(&id)),
+            (true, None) => store.is_near(id) && !store.has(id),
         };
         // One that is being removed loses its directory first; a copy that is not whole comes or goes.
         let kept = rows
             .iter()
             .filter(|(_, state)| !matches!(state, FolderState::Copying | FolderState::Purging));
         let gone: Vec<FolderId> = kept.map(|(id, _)| *id).filter(|id| is_gone(*id)).collect();
-        let strange = listed.iter().filter(|id| {
-            let is_old = made_at(**id).is_none_or(|at| at.plus_seconds(UNNAMED_SECONDS) <= now);
-            is_old && !rows.contains_key(*id)
+        let all: BTreeSet<FolderId> = listed
+            .iter()
+            .chain(held.values().flatten())
+            .copied()
+            .collect();
+        let strange = all.into_iter().filter(|id| {
+            let is_old = made_at(*id).is_none_or(|at| at.plus_seconds(UNNAMED_SECONDS) <= now);
+            is_old && !rows.contains_key(id)
         });
-        let strange: Vec<FolderId> = strange.copied().collect();
+        let strange: Vec<FolderId> = strange.collect();
         Ok::<_, Failure>((gone, strange))
     });
     let (gone, strange) = scanned
