@@ -1049,7 +1049,9 @@ mod tests {
             piece: io::Cursor::default(),
         });
         let members = archive.entries().expect("a tar");
-        members.map(|one| one.expect("a member")).count()
+        members
+            .inspect(|one| assert!(one.is_ok(), "a member"))
+            .count()
     }
 
     fn refused_zip(store: &FolderStore) -> Option<String> {
