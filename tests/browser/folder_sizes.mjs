@@ -91,7 +91,7 @@ async function browse() {
   assert.equal((await page.locator(".pager > span").innerText()).replace(/\D/g, ""), `${held}`);
   const first = await names();
   assert.deepEqual(first, Array.from({ length: Math.min(held, PAGE) }, (_, number) => name(number + 1)));
-  assert.equal(await page.locator("p.none").count(), held === 0 ? 1 : 0);
+  assert.equal(await page.locator("section[aria-labelledby=ff1] p.none").count(), held === 0 ? 1 : 0);
   assert.equal(await page.locator("a[rel=next]").count(), held > PAGE ? 1 : 0);
   if (held > PAGE) {
     await page.click("a[rel=next]");
@@ -115,7 +115,9 @@ for (const count of [...new Set([0, 1, 1000, MANY])].sort((one, other) => one - 
     await browse();
     const told = [];
     for (const path of count > 0 ? [...PAGES, ...OF_FILE] : PAGES) {
-      for (const one of looks(`${path} ${count}`)) told.push(...(await look(path, one)));
+      // Where one run does not look at all, what axe is not asked about is left to other files.
+      const ways = looks(`${path} ${count}`).filter(({ widths }) => widths.length > 0);
+      for (const one of ways) told.push(...(await look(path, one)));
     }
     assert.deepEqual(told, []);
   });
