@@ -1277,6 +1277,9 @@ mod tests {
         let error = store.create_on(volume, ID, None).expect_err("not mounted");
         let told = crate::volumes::refusal_of(&error).map(|refusal| refusal.code);
         assert_eq!(told.as_deref(), Some("volume.absent"));
+        store.find_again(volume, ID).expect_err("not mounted");
+        store.all_on(volume).expect_err("not mounted");
+        assert_eq!(store.volume_of(ID), None);
         let place = directory(&data.path().join(FOLDERS), ID);
         fs::create_dir_all(place.parent().expect("a shard")).expect("made");
         let inside = format!("../.volumes/{volume}/folders/ab/{ID}");
@@ -1285,6 +1288,8 @@ mod tests {
         assert_eq!(volume_of(data.path(), ID), Some(volume));
         assert_eq!(scope_of(data.path(), ID), None);
         assert!(!store.has(ID) && !store.is_near(ID));
+        let again = store.find_again(volume, ID);
+        assert!(!again.expect("no look at the volume"), "it has its link");
         let path = FolderPath::parse("a").expect("a path");
         let refused = store.make_directory(ID, &path).expect_err("not mounted");
         assert_eq!(refused.code(), Some("volume.absent"));
