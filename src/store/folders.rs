@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,6 +45,8 @@ pub mod counted;
 pub mod failure;
 pub mod files;
 mod found;
+#[cfg(test)]
+mod full_disk_test;
 pub mod listing;
 mod names;
 pub mod ordered;
@@ -277,11 +279,11 @@ impl FolderStore {
             File::open(changed)?.sync_all()?;
         }
         // By the link it is found from then on; before, it is an empty directory that a later folder of this id takes.
-        self.link_on(volume, id)
+        self.link_to(volume, id)
     }
 
-    /// Has a directory on a volume found as the folder of its id; fine where it is already.
-    pub fn link_on(&self, volume: VolumeId, id: FolderId) -> io::Result<()> {
+    /// Writes the link by which a folder on a volume is found.
+    fn link_to(&self, volume: VolumeId, id: FolderId) -> io::Result<()> {
         let place = directory(&self.folders, id);
         let shard = place.parent().unwrap_or(&self.folders);
         make(shard)?;
@@ -299,24 +301,23 @@ impl FolderStore {
         Ok(())
     }
 
-    /// The volume that holds a directory of this id, of those that are ready, whether a link leads there or not. Callers bring
-    /// a thread that may wait for it. Costs one look at each.
-    pub fn holder_of(&self, id: FolderId) -> io::Result<Option<VolumeId>> {
-        for volume in self.volumes.all()? {
-            let is_ready = self.volumes.look(volume).state == VolumeState::Ready;
-            if is_ready && directory_on_volume(&self.volumes, volume, id).is_ok() {
-                return Ok(Some(volume));
-            }
-        }
-        Ok(None)
-    }
-
-    /// The ids of all directories of folders on a volume. Callers bring a thread that may wait for it. Costs one visit of each.
+    /// Finds a folder on a volume again whose link is not on this disk, as where the box came back from a backup to another one.
+    /// False where something is in the place of the link, and where the volume has no such folder. Callers bring a thread that
+    /// may wait for it.
     ///
-    /// Errors: `volume.absent`, `volume.hung`, each carried; what the kernel says.
-    pub fn all_on(&self, volume: VolumeId) -> io::Result<BTreeSet<FolderId>> {
+    /// Errors: `volume.absent`, `volume.hung`, each carried.
+    pub fn find_again(&self, volume: VolumeId, id: FolderId) -> io::Result<bool> {
+        if directory(&self.folders, id).symlink_metadata().is_ok() {
+            return Ok(false);
+        }
         let open = self.volumes.enter(volume)?;
-        ids_below(&open.path().join(FOLDERS))
+        let inside = directory(Path::new(FOLDERS), id).join(DATA);
+        match open.directory(&inside) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            found => drop(found?),
+        }
+        self.link_to(volume, id)?;
+        Ok(true)
     }
 
     /// The folders into which something was written that no count knows yet, where the kernel holds no limit.
@@ -842,25 +843,46 @@ impl FolderStore {
 
     /// The folders whose directories are here, each with the time when it was made or changed last.
     pub fn all(&self) -> io::Result<Vec<(FolderId, SystemTime)>> {
-        let mut all = Vec::new();
-        for shard in fs::read_dir(&self.folders)? {
-            let shard = shard?;
-            let is_hidden = shard.file_name().as_encoded_bytes().starts_with(b".");
-            if is_hidden || !shard.file_type()?.is_dir() {
-                continue;
-            }
-            for own in fs::read_dir(shard.path())? {
-                let own = own?;
-                let name = own.file_name();
-                let id = name.to_str().and_then(|name| name.parse::<FolderId>().ok());
-                // It may be gone since it was listed. A link has a time of its own.
-                if let (Some(id), Ok(found)) = (id, own.path().symlink_metadata()) {
-                    all.push((id, found.modified()?));
-                }
+        listed(&self.folders)
+    }
+
+    /// The folders whose directories are on a volume, whether a link leads there or not. Callers bring a thread that may wait for
+    /// it.
+    ///
+    /// Errors: `volume.absent`, `volume.hung`, each carried.
+    pub fn all_on(&self, volume: VolumeId) -> io::Result<BTreeSet<FolderId>> {
+        let open = self.volumes.enter(volume)?;
+        let folders = match open.directory(Path::new(FOLDERS)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+            folders => folders?,
+        };
+        ids_below(&PathBuf::from(format!(
+            "/proc/self/fd/{}",
+            folders.as_raw_fd()
+        )))
+    }
+}
+
+/// What lies in a directory of folders, as `FolderStore::all` tells of it.
+fn listed(folders: &Path) -> io::Result<Vec<(FolderId, SystemTime)>> {
+    let mut all = Vec::new();
+    for shard in fs::read_dir(folders)? {
+        let shard = shard?;
+        let is_hidden = shard.file_name().as_encoded_bytes().starts_with(b".");
+        if is_hidden || !shard.file_type()?.is_dir() {
+            continue;
+        }
+        for own in fs::read_dir(shard.path())? {
+            let own = own?;
+            let name = own.file_name();
+            let id = name.to_str().and_then(|name| name.parse::<FolderId>().ok());
+            // It may be gone since it was listed. A link has a time of its own.
+            if let (Some(id), Ok(found)) = (id, own.path().symlink_metadata()) {
+                all.push((id, found.modified()?));
             }
         }
-        Ok(all)
     }
+    Ok(all)
 }
 
 /// The ids that name directories of folders below a directory: none where it is not there. What is no directory of ours is
@@ -1284,6 +1306,9 @@ mod tests {
         let error = store.create_on(volume, ID, None).expect_err("not mounted");
         let told = crate::volumes::refusal_of(&error).map(|refusal| refusal.code);
         assert_eq!(told.as_deref(), Some("volume.absent"));
+        store.find_again(volume, ID).expect_err("not mounted");
+        store.all_on(volume).expect_err("not mounted");
+        assert_eq!(store.volume_of(ID), None);
         let place = directory(&data.path().join(FOLDERS), ID);
         fs::create_dir_all(place.parent().expect("a shard")).expect("made");
         let inside = format!("../.volumes/{volume}/folders/ab/{ID}");
@@ -1292,6 +1317,8 @@ mod tests {
         assert_eq!(volume_of(data.path(), ID), Some(volume));
         assert_eq!(scope_of(data.path(), ID), None);
         assert!(!store.has(ID) && !store.is_near(ID));
+        let again = store.find_again(volume, ID);
+        assert!(!again.expect("no look at the volume"), "it has its link");
         let path = FolderPath::parse("a").expect("a path");
         let refused = store.make_directory(ID, &path).expect_err("not mounted");
         assert_eq!(refused.code(), Some("volume.absent"));

@@ -7,7 +7,7 @@ import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { launch, listen, violations } from "./lib/browser.mjs";
+import { drop, launch, listen, violations } from "./lib/browser.mjs";
 import { openWith, setUp, until } from "./lib/house.mjs";
 
 const CLIENT = "tus-js-client";
@@ -45,15 +45,6 @@ after(async () => {
   await house?.close();
   rmSync(files, { recursive: true, force: true });
 });
-
-/// Drops a file or a directory of the disk onto the page, as a hand does: the page reads it as an entry of a file system.
-async function drop(page, path) {
-  const { x, y, width, height } = await page.locator("h1").boundingBox();
-  const at = { x: x + width / 2, y: y + height / 2 };
-  const session = await page.context().newCDPSession(page);
-  const data = { items: [], files: [path], dragOperationsMask: 1 };
-  for (const type of ["dragEnter", "dragOver", "drop"]) await session.send("Input.dispatchDragEvent", { type, ...at, data });
-}
 
 test("a directory that is dropped comes with all below it", async () => {
   const context = await browser.newContext({ storageState: state, locale: "en-US" });

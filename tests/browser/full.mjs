@@ -2,12 +2,12 @@
 // name, deletes and works on. No administrator helps.
 
 import assert from "node:assert/strict";
-import { closeSync, fsyncSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, statfsSync, writeFileSync, writeSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statfsSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { launch, listen, overflow, violations } from "./lib/browser.mjs";
-import { openWith, setUp, signIn, until } from "./lib/house.mjs";
+import { fillUp, openWith, setUp, signIn, until } from "./lib/house.mjs";
 
 let browser;
 let house;
@@ -52,20 +52,6 @@ const left = () => {
   return bavail * bsize;
 };
 
-/// Writes as a session does, until nothing more fits.
-function fill(name) {
-  const file = openSync(join(mounted, name), "w");
-  for (const size of [1 << 20, 1 << 16, 1 << 12]) {
-    try {
-      for (const bytes = Buffer.alloc(size, 7); ; ) writeSync(file, bytes);
-    } catch (error) {
-      assert.equal(error.code, "ENOSPC");
-    }
-  }
-  fsyncSync(file);
-  closeSync(file);
-}
-
 async function send(page, name) {
   await page.goto(place);
   await page.setInputFiles("#files", name);
@@ -86,7 +72,7 @@ test("a user at the limit signs in, starts a session, deletes in the page and wo
   await signIn(page, house);
   await send(page, part);
   await page.locator("td a.nm", { hasText: "part.bin" }).waitFor({ timeout: 20_000 });
-  fill("of-a-session");
+  fillUp(join(mounted, "of-a-session"));
   // A block may be left that no longer fits what a file needs beside it.
   assert.ok(left() <= 4096, `${left()} bytes are left`);
   await context.close();

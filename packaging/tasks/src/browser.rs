@@ -21,6 +21,9 @@ const CROWDED: &str = "crowded.mjs";
 /// Apps of others, which are installed first: that takes minutes, and a network.
 const REAL_APPS: &str = "real_apps.mjs";
 
+/// Pages of folders with few and many files.
+const SIZES: &str = "folder_sizes.mjs";
+
 /// What opens on pages: menus, folds, dialogs.
 const OPENINGS: &str = "states.mjs";
 
@@ -72,6 +75,12 @@ pub(crate) fn costs(binary: &Path) -> Result<(), Failure> {
 /// Runs [`CROWDED`] alone, with each page in both languages and both colour schemes.
 pub(crate) fn crowded(binary: &Path) -> Result<(), Failure> {
     suite(binary, |file| file.ends_with(CROWDED), "all", &[])
+}
+
+/// Runs [`SIZES`] alone, with so many files in the largest folder.
+pub(crate) fn large_folders(binary: &Path, entries: &str) -> Result<(), Failure> {
+    let more = [("FARDEL_ENTRIES", Path::new(entries))];
+    suite(binary, |file| file.ends_with(SIZES), "all", &more)
 }
 
 /// Runs [`IN_PAIRS`] alone, with every page in both languages and both colour schemes; `run` shows each page in

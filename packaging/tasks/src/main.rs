@@ -323,9 +323,12 @@ fn package_stages(gate: &mut Gate, binary: &Path) {
 /// Shorter: a fault of one seed in thousands stays for another night.
 const LONG_SIMULATION_MINUTES: &str = "30";
 
-/// Seeds by which the promises of the queue are held, by the rules alone; and rounds in which a session races the server for
-/// a path of a folder. Fewer: a fault of one in thousands stays.
+/// Seeds by which the promises of the queue are held, by the rules alone; rounds in which a session races the server for a
+/// path of a folder; and shares of one folder that are asked for. Fewer: a fault of one in thousands stays.
 const TEN_THOUSAND: &str = "10000";
+
+/// Files of one archive, and of one folder whose pages are looked at. Fewer: the promise is of a million.
+const A_MILLION: &str = "1000000";
 
 /// MiB that the folders of each of two users may take. Lower: what a file system keeps for itself is more of it.
 const ONE_GIB: &str = "1024";
@@ -348,6 +351,18 @@ fn shows(gate: &mut Gate, binary: &Path) {
             .variable("FARDEL_RACES", TEN_THOUSAND)
             .run()
     });
+    gate.stage("ten thousand shares", || {
+        Program::cargo()
+            .words("test --release --locked -p server more_shares_than_a_folder -- --nocapture")
+            .variable("FARDEL_SHARES", TEN_THOUSAND)
+            .run()
+    });
+    gate.stage("an archive of a million files", || {
+        Program::cargo()
+            .words("test --release --locked -p store an_archive_of_very_many -- --nocapture")
+            .variable("FARDEL_ARCHIVED", A_MILLION)
+            .run()
+    });
     gate.stage("folders of 1 GiB each", || {
         Program::cargo()
             .words(
@@ -364,6 +379,9 @@ fn shows(gate: &mut Gate, binary: &Path) {
             .run()
     });
     gate.stage("browser suite, crowded", || browser::crowded(binary));
+    gate.stage("browser suite, a folder of a million files", || {
+        browser::large_folders(binary, A_MILLION)
+    });
     gate.stage("starts that are told", || trace_day::forecasts(binary));
     gate.stage("figures of a large site", || {
         figures::held(binary, "place site class commit")

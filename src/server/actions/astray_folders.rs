@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use base::observe::chain;
 use rules::folder::FolderState;
@@ -21,6 +22,9 @@ use crate::{Failure, Server, ServerFault};
 const MAX_NAMED: usize = 5;
 /// For how many seconds a directory without a row may be that of a folder that is just being made.
 const UNNAMED_SECONDS: u64 = 24 * 3600;
+/// How long the folders of one volume may take to be listed. Longer: who looks at the checks waits for it. Shorter: what is
+/// wrong on a slow one is not found.
+const VOLUME_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the last look found.
 #[derive(Debug, Default)]
@@ -37,7 +41,7 @@ impl AstrayFolders {
     }
 }
 
-/// Looks for them on this machine's disk, and on each volume that is ready. Names a few of each kind. Costs one visit of each
+/// Looks for them on this machine's disk, and on the volumes that are there. Names a few of each kind. Costs one visit of each
 /// folder and each directory; mounts nothing.
 pub(crate) async fn look(server: &Server) -> Result<Vec<Notice>, Failure> {
     let store = server.folders()?;
@@ -46,16 +50,13 @@ pub(crate) async fn look(server: &Server) -> Result<Vec<Notice>, Failure> {
         .catalog()
         .read("list folders to look for", |view| view.folder_states())
         .await?;
-    let on_volumes = volumes(&store).await?;
+    let held = volumes(&store).await?;
     let scanned = tokio::task::spawn_blocking(move || {
         let listed = store.all().map_err(folder_failure)?;
-        let mut listed: BTreeSet<FolderId> = listed.into_iter().map(|(id, _)| id).collect();
+        let listed: BTreeSet<FolderId> = listed.into_iter().map(|(id, _)| id).collect();
         let is_gone = |id: FolderId| match (listed.contains(&id), store.volume_of(id)) {
             (false, _) => true,
-            // Of a volume that was not listed nothing is known.
-            (true, Some(volume)) => on_volumes
-                .get(&volume)
-                .is_some_and(|found| !found.contains(&id)),
+            (true, Some(volume)) => held.get(&volume).is_some_and(|all| !all.contains(&id)),
             (true, None) => store.is_near(id) && !store.has(id),
         };
         // One that is being removed loses its directory first; a copy that is not whole comes or goes.
@@ -63,12 +64,16 @@ pub(crate) async fn look(server: &Server) -> Result<Vec<Notice>, Failure> {
             .iter()
             .filter(|(_, state)| !matches!(state, FolderState::Copying | FolderState::Purging));
         let gone: Vec<FolderId> = kept.map(|(id, _)| *id).filter(|id| is_gone(*id)).collect();
-        listed.extend(on_volumes.values().flatten());
-        let strange = listed.iter().filter(|id| {
-            let is_old = made_at(**id).is_none_or(|at| at.plus_seconds(UNNAMED_SECONDS) <= now);
-            is_old && !rows.contains_key(*id)
+        let all: BTreeSet<FolderId> = listed
+            .iter()
+            .chain(held.values().flatten())
+            .copied()
+            .collect();
+        let strange = all.into_iter().filter(|id| {
+            let is_old = made_at(*id).is_none_or(|at| at.plus_seconds(UNNAMED_SECONDS) <= now);
+            is_old && !rows.contains_key(id)
         });
-        let strange: Vec<FolderId> = strange.copied().collect();
+        let strange: Vec<FolderId> = strange.collect();
         Ok::<_, Failure>((gone, strange))
     });
     let (gone, strange) = scanned
@@ -108,7 +113,8 @@ pub(crate) async fn look(server: &Server) -> Result<Vec<Notice>, Failure> {
     Ok(found)
 }
 
-/// The directories of folders on each volume that is ready. One that cannot be listed is left out: the next look comes to it.
+/// The directories of folders on each volume that is ready. One that is slow or cannot be listed is left out: the next look comes
+/// to it.
 async fn volumes(
     store: &Arc<FolderStore>,
 ) -> Result<BTreeMap<VolumeId, BTreeSet<FolderId>>, Failure> {
@@ -120,7 +126,10 @@ async fn volumes(
             continue;
         }
         let folders = Arc::clone(store);
-        let listed = on_volume(shelf, volume, move || folders.all_on(volume)).await;
+        let listed = on_volume(shelf, volume, move || folders.all_on(volume));
+        let Ok(listed) = tokio::time::timeout(VOLUME_PATIENCE, listed).await else {
+            continue;
+        };
         match listed.and_then(|listed| listed.map_err(folder_failure)) {
             Ok(listed) => {
                 all.insert(volume, listed);

@@ -170,6 +170,21 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// The folders that lie on a volume and are not being made, moved or removed. O(folders).
+    pub(crate) fn folders_on(&self, volume: VolumeId) -> Result<Vec<FolderId>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select id
+             from folder
+             where volume = ?1 and state in (?2, ?3)
+             order by id",
+        )?;
+        let [ready, trashed] = [FolderState::Ready, FolderState::Trashed].map(FolderState::word);
+        let rows = statement.query_map((volume.0.as_bytes(), ready, trashed), |row| {
+            Ok(FolderId(value::id(row, "id")?))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
     /// The folders that take most, as they were counted last. O(folders).
     pub(crate) fn biggest_folders(&self, most: u32) -> Result<Vec<(FolderId, u64)>, Failure> {
         let mut statement = self.connection.prepare_cached(

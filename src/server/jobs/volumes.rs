@@ -1,13 +1,16 @@
-//! Looks at volumes, each on a thread of its own: writes down when one goes and when it is back. Changes nothing on one.
+//! Looks at volumes, each on a thread of its own: writes down when one goes and when it is back, and finds its folders again
+//! then. Changes nothing on one.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::time::Duration;
 
 use base::observe::chain;
 use rules::names::VolumeId;
 use rules::volume::VolumeState;
 
-use crate::actions::volumes::note_state;
+use crate::actions::volumes::{note_state, on_volume};
+use crate::appliance::lazy_stores::folder_failure;
 use crate::catalog::Lane;
 use crate::{Failure, Server, ServerFault};
 
@@ -56,6 +59,13 @@ pub(crate) async fn look(
             .await
             .map_err(|error| ServerFault::new("look at a volume", error))?;
         now.insert(id, sight.state);
+        let is_there = matches!(sight.state, VolumeState::Ready | VolumeState::ReadOnly);
+        if is_there
+            && before.get(&id) != Some(&sight.state)
+            && let Err(failure) = find_again(server, id).await
+        {
+            tracing::warn!(volume = %id, error = %chain(&failure), "its folders were not looked for");
+        }
         let was = before.get(&id).copied().unwrap_or(VolumeState::Ready);
         if was != sight.state {
             server
@@ -67,5 +77,34 @@ pub(crate) async fn look(
         }
     }
     *before = now;
+    Ok(())
+}
+
+/// Finds the folders of a volume again that have no link on this disk: the box may have come back from a backup to another one.
+/// Costs a look at each link.
+async fn find_again(server: &Server, volume: VolumeId) -> Result<(), Failure> {
+    let store = server.folders()?;
+    let rows = server
+        .catalog()
+        .read("list the folders of a volume", move |view| {
+            view.folders_on(volume)
+        })
+        .await?;
+    let shelf = store.volumes().clone();
+    let found = on_volume(&shelf, volume, move || {
+        let mut found = 0_u64;
+        for id in rows {
+            found += u64::from(store.find_again(volume, id)?);
+        }
+        Ok::<_, io::Error>(found)
+    });
+    // Other volumes wait no longer for this one; the thread goes on.
+    let Ok(found) = tokio::time::timeout(LOOK, found).await else {
+        return Ok(());
+    };
+    let found = found?.map_err(folder_failure)?;
+    if found > 0 {
+        tracing::info!(volume = %volume, found, "folders on a volume were found again");
+    }
     Ok(())
 }

@@ -1017,6 +1017,101 @@ mod tests {
         assert!(!fits(3, 1000) && !fits(4, 4 + 6 + 8 + 12));
     }
 
+    /// An archive as one reads it who keeps nothing of it.
+    struct StreamedArchive {
+        archive: FolderArchive,
+        piece: io::Cursor<Vec<u8>>,
+    }
+
+    impl io::Read for StreamedArchive {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            loop {
+                let count = self.piece.read(into)?;
+                if count > 0 || into.is_empty() {
+                    return Ok(count);
+                }
+                match self.archive.next_piece()? {
+                    Some(piece) => {
+                        assert!(piece.len() <= 2 * PIECE, "{} bytes at once", piece.len());
+                        self.piece = io::Cursor::new(piece);
+                    }
+                    None => return Ok(0),
+                }
+            }
+        }
+    }
+
+    /// How many members the tar of a whole folder has; nothing of it is kept.
+    fn counted(store: &FolderStore) -> usize {
+        let archive = store.archive(ID, &[FolderPath::default()], "data", ArchiveFormat::Tar);
+        let mut archive = tar::Archive::new(StreamedArchive {
+            archive: archive.expect("an archive"),
+            piece: io::Cursor::default(),
+        });
+        let members = archive.entries().expect("a tar");
+        members
+            .inspect(|one| assert!(one.is_ok(), "a member"))
+            .count()
+    }
+
+    fn refused_zip(store: &FolderStore) -> Option<String> {
+        let zip = store.archive(ID, &[FolderPath::default()], "data", ArchiveFormat::Zip);
+        let refused = zip.err()?;
+        Some(refused.code().unwrap_or("fault").to_owned())
+    }
+
+    #[test]
+    fn paths_that_are_too_much_for_a_zip_come_in_a_tar() {
+        const LEVELS: usize = 14;
+        let (_data, store, place) = opened();
+        let levels: Vec<_> = (0..LEVELS).map(|level| format!("{level:0>250}")).collect();
+        let deep = place.join(levels.join("/"));
+        std::fs::create_dir_all(&deep).expect("made");
+        // With that of each file.
+        let bytes = "data/".len() + levels.join("/").len() + 101;
+        let files = MAX_ZIP_NAME_BYTES / bytes + 1;
+        for number in 0..files {
+            std::fs::write(deep.join(format!("{number:0>100}")), "").expect("written");
+        }
+        assert_eq!(
+            refused_zip(&store).as_deref(),
+            Some("folder.archive-too-many")
+        );
+        assert_eq!(counted(&store), 1 + LEVELS + files);
+        std::fs::remove_dir_all(&deep).expect("removed");
+        assert_eq!(refused_zip(&store), None);
+    }
+
+    /// `FARDEL_ARCHIVED=1000000` says how many; the nightly does, and asks what memory it takes, too.
+    #[test]
+    fn an_archive_of_very_many_files_takes_no_memory_for_each() {
+        const FILES: usize = 2000;
+        const MOST_MEMORY: u64 = 32 << 20;
+        let asked = std::env::var("FARDEL_ARCHIVED").ok();
+        let asked = asked.map(|text| text.parse::<usize>().expect("a number"));
+        let files = asked.unwrap_or(FILES);
+        let (_data, store, place) = opened();
+        for number in 0..files {
+            File::create(place.join(number.to_string())).expect("made");
+        }
+        let before = peak();
+        let is_too_many = refused_zip(&store).as_deref() == Some("folder.archive-too-many");
+        assert_eq!(is_too_many, files >= MAX_ZIPPED, "{files} files");
+        assert_eq!(counted(&store), files + 1);
+        let grown = peak() - before;
+        // Other tests of the process take memory meanwhile where it does not run alone.
+        assert!(asked.is_none() || grown <= MOST_MEMORY, "{grown} bytes");
+    }
+
+    /// The most memory that this process has had, in bytes.
+    fn peak() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").expect("readable");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let line = line.expect("the kernel counts it");
+        let number = line.split_whitespace().next().expect("a number");
+        number.parse::<u64>().expect("a number") << 10
+    }
+
     #[test]
     fn several_come_with_their_paths_below_what_holds_them_all() {
         let (_data, store, place) = opened();

@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt, fchown};
 use std::path::Path;
 
 use rules::folder_path::FolderPath;
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 
 use super::failure::{FolderError, failed, fault};
@@ -77,24 +77,93 @@ impl FolderTop {
         opened.map_err(failed("open a file of a folder", path))
     }
 
-    /// Opens a directory, and makes it where it is missing, with those above it.
-    pub(super) fn made(&self, path: &FolderPath) -> Result<OwnedFd, FolderError> {
+    /// Opens a directory for what is put into it, and makes it where it is missing, with those above it.
+    pub(super) fn made(&self, path: &FolderPath) -> Result<MadeDirectory, FolderError> {
         let doing = "make a directory in a folder";
-        let mut here = self.directory(&FolderPath::default())?;
+        let mut here = MadeDirectory {
+            open: self.directory(&FolderPath::default())?,
+            new: None,
+        };
         for name in path.parts() {
-            let is_new = match rustix::fs::mkdirat(&here, name, Mode::RWXU) {
+            let is_new = match rustix::fs::mkdirat(&here.open, name, Mode::RWXU) {
                 Ok(()) => true,
                 Err(Errno::EXIST) => false,
                 Err(error) => return Err(failed(doing, path)(error)),
             };
-            let below = directory_in(here.as_fd(), name).map_err(failed(doing, path))?;
-            if is_new {
-                give(here.as_fd(), below.as_fd(), true, self.owner).map_err(fault(doing))?;
-                sync(here.as_fd()).map_err(fault(doing))?;
+            match is_new {
+                true => here.note(name).map_err(fault(doing))?,
+                // A session is in those above it already.
+                false => here.keep(),
             }
-            here = below;
+            let below = directory_in(here.open.as_fd(), name).map_err(failed(doing, path))?;
+            if is_new {
+                give(here.open.as_fd(), below.as_fd(), true, self.owner).map_err(fault(doing))?;
+                sync(here.open.as_fd()).map_err(fault(doing))?;
+            }
+            here.open = below;
         }
         Ok(here)
+    }
+}
+
+/// A directory that is open for what is put into it. Those that were made on the way to it go again when this is dropped, unless
+/// `keep` was said: what is refused leaves no directory behind.
+#[derive(Debug)]
+pub(super) struct MadeDirectory {
+    open: OwnedFd,
+    /// What holds the first one that was made, and the path of the last one below that.
+    new: Option<(OwnedFd, Vec<u8>)>,
+}
+
+impl MadeDirectory {
+    /// What it was opened for is in it.
+    pub(super) fn keep(&mut self) {
+        self.new = None;
+    }
+
+    /// Writes down that one was made in the one that is open.
+    fn note(&mut self, name: &[u8]) -> io::Result<()> {
+        match &mut self.new {
+            Some((_, path)) => {
+                path.push(b'/');
+                path.extend_from_slice(name);
+            }
+            None => self.new = Some((self.open.try_clone()?, name.to_vec())),
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for MadeDirectory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.open.as_fd()
+    }
+}
+
+impl Drop for MadeDirectory {
+    /// Removes no directory that holds something: a session may be in it by now. O(the square of the names that were made).
+    fn drop(&mut self) {
+        let Some((above, path)) = &self.new else {
+            return;
+        };
+        let mut path = path.as_slice();
+        while !path.is_empty() {
+            let (parent, name) = match path.iter().rposition(|byte| *byte == b'/') {
+                Some(at) => (&path[..at], &path[at + 1..]),
+                None => (&path[..0], path),
+            };
+            let holder = match parent.is_empty() {
+                true => walk(above.as_fd(), b".", DIRECTORY),
+                false => walk(above.as_fd(), parent, DIRECTORY),
+            };
+            let removed =
+                holder.and_then(|holder| rustix::fs::unlinkat(&holder, name, AtFlags::REMOVEDIR));
+            if removed.is_err() {
+                return;
+            }
+            path = parent;
+        }
+        let _ = sync(above.as_fd());
     }
 }
 

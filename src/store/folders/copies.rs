@@ -139,7 +139,7 @@ impl FolderStore {
         let held = rustix::fs::statat(&above, from.name(), AtFlags::SYMLINK_NOFOLLOW);
         held.map_err(failed(doing, from))?;
         let top = found.top()?;
-        let into = top.made(&to.parent()).map_err(|error| found.told(error))?;
+        let mut into = top.made(&to.parent()).map_err(|error| found.told(error))?;
         let taken = rustix::fs::statat(&into, to.name(), AtFlags::SYMLINK_NOFOLLOW);
         if replaces.is_none() && taken.is_ok() {
             return Err(failed(doing, to)(rustix::io::Errno::EXIST));
@@ -162,6 +162,7 @@ impl FolderStore {
         );
         let cleared = trees::remove(&place);
         made.map_err(|error| found.told(error))?;
+        into.keep();
         cleared.map_err(fault(doing))
     }
 

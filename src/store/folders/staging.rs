@@ -301,15 +301,19 @@ impl FolderStore {
         };
         let text = serde_json::to_vec(&note).map_err(|error| fault(doing)(error.into()))?;
         // The note comes last: a part without one is what a crash left, and is removed.
-        new_file(&place.join(part_name(upload))).map_err(full)?;
         let begun = place.join(format!("{upload}.new"));
-        let written = new_file(&begun).and_then(|mut file| {
+        let written = new_file(&place.join(part_name(upload))).and_then(|_| {
+            let mut file = new_file(&begun)?;
             file.write_all(&text)?;
             file.sync_all()?;
             fs::rename(&begun, place.join(note_name(upload)))?;
             File::open(&place)?.sync_all()
         });
-        written.map_err(full)?;
+        if let Err(error) = written {
+            // What does not go now goes a day later.
+            let _ = forget(&place, upload);
+            return Err(full(error));
+        }
         under_way(&found, upload)
     }
 
@@ -448,7 +452,7 @@ impl FolderStore {
         let place = found.staging();
         let part = place.join(part_name(upload));
         let top = found.top()?;
-        let parent = top.made(&path.parent()).map_err(full)?;
+        let mut parent = top.made(&path.parent()).map_err(full)?;
         let file = OpenOptions::new().write(true).open(&part);
         let file = file.map_err(fault(doing))?;
         give(parent.as_fd(), file.as_fd(), false, top.owner()).map_err(fault(doing))?;
@@ -476,6 +480,7 @@ impl FolderStore {
         };
         let moved = rustix::fs::renameat_with(CWD, &part, &parent, path.name(), flags);
         moved.map_err(failed(doing, &path)).map_err(full)?;
+        parent.keep();
         sync(parent.as_fd()).map_err(fault(doing))?;
         forget(&place, upload).map_err(fault(doing))?;
         let stat = rustix::fs::fstat(&file).map_err(|error| fault(doing)(error.into()))?;
@@ -895,6 +900,30 @@ mod tests {
         let written = put(TextVersion::Any, "two").expect("put").expect("placed");
         assert_eq!(store.file(ID, &path).expect("there").tag, written.tag);
         assert_eq!(read(), "two");
+    }
+
+    #[test]
+    fn a_file_that_is_refused_leaves_no_directory_that_was_made_for_it() {
+        let (_data, store, place) = opened();
+        let deep = "kept/gone/deep/file";
+        fs::create_dir_all(place.join("kept/gone/deep")).expect("made");
+        fs::write(place.join(deep), "old").expect("written");
+        let path = FolderPath::parse(deep).expect("a path");
+        let over = DeclaredFile {
+            overwrite: true,
+            version: Some(TextVersion::Any),
+            ..declared(deep, 3)
+        };
+        let upload = store.stage(ID, &path, over, NOW).expect("begun").id;
+        sent(&store, upload, 0, b"new", None).expect("sent");
+        // A session removes it meanwhile.
+        fs::remove_dir_all(place.join("kept/gone")).expect("removed");
+        assert_eq!(code(store.place(ID, upload)), "folder.entry-not-found");
+        assert!(place.join("kept").is_dir() && !place.join("kept/gone").exists());
+        let upload = begun(&store, deep, 3);
+        sent(&store, upload, 0, b"new", None).expect("sent");
+        assert!(store.place(ID, upload).expect("in its place"));
+        assert_eq!(fs::read_to_string(place.join(deep)).expect("there"), "new");
     }
 
     #[test]

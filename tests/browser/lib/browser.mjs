@@ -108,6 +108,15 @@ export async function focusGiven(page) {
   while (Date.now() < end && (await page.evaluate(() => document.activeElement === document.body))) await page.waitForTimeout(20);
 }
 
+/// Drops a file or a directory of the disk onto the page, as a hand does: the page reads it as an entry of a file system.
+export async function drop(page, path) {
+  const { x, y, width, height } = await page.locator("h1").boundingBox();
+  const at = { x: x + width / 2, y: y + height / 2 };
+  const session = await page.context().newCDPSession(page);
+  const data = { items: [], files: [path], dragOperationsMask: 1 };
+  for (const type of ["dragEnter", "dragOver", "drop"]) await session.send("Input.dispatchDragEvent", { type, ...at, data });
+}
+
 /// Answers how many pixels the page can be moved sideways; a page that fits gives 0.
 export function overflow(page) {
   return page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { closeSync, fsyncSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -159,4 +159,18 @@ export async function signedInAs(browser, house, { name, password }) {
     page.click("form[action='/login'] button[type=submit]"),
   ]);
   return page;
+}
+
+/// Writes a file as a session does, until nothing more fits.
+export function fillUp(path) {
+  const file = openSync(path, "w");
+  for (const size of [1 << 20, 1 << 16, 1 << 12]) {
+    try {
+      for (const bytes = Buffer.alloc(size, 7); ; ) writeSync(file, bytes);
+    } catch (error) {
+      assert.equal(error.code, "ENOSPC");
+    }
+  }
+  fsyncSync(file);
+  closeSync(file);
 }

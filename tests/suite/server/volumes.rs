@@ -163,6 +163,88 @@ async fn a_volume_that_is_gone_takes_no_byte_and_comes_back_by_itself() {
     let _ = house.await;
 }
 
+/// What the checks of the box say of folders, by their codes.
+async fn findings(the_box: &TheBox) -> Vec<String> {
+    let told = the_box.get(&the_box.admin, "/api/v1/findings").await;
+    assert_eq!(told.status, 200, "{}", told.short());
+    let told = told.json();
+    let all = told["items"].as_array().expect("a list").iter();
+    let codes = all.filter_map(|one| one["code"].as_str());
+    let codes = codes.filter(|code| code.starts_with("folder."));
+    codes.map(str::to_owned).collect()
+}
+
+/// As where a backup is restored on a new machine, and the volume is mounted there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn folders_on_a_volume_are_found_again_where_nothing_on_this_disk_leads_there() {
+    let test = "folders_on_a_volume_are_found_again_where_nothing_on_this_disk_leads_there";
+    let the_box = TheBox::open().await;
+    let place = the_box.folder.path().join("mounted");
+    fs::create_dir(&place).expect("made");
+    let _unmounted = Unmounted(vec![place.clone()]);
+    if let Err(error) = tmpfs(&place) {
+        skips::skip(test, &format!("nothing can be mounted: {error}"));
+        return;
+    }
+    let big = json!({"name": "big", "path": place});
+    let made = the_box.post(&the_box.admin, VOLUMES, big).await;
+    assert_eq!(made.status, 201, "{}", made.short());
+    let mut folders = Vec::new();
+    for name in ["kept", "lost"] {
+        let asked = json!({"name": name, "volume": "big"});
+        let made = the_box.post(&the_box.mina, "/api/v1/folders", asked).await;
+        assert_eq!(made.status, 201, "{}", made.short());
+        folders.push(made.json()["id"].as_str().expect("an id").to_owned());
+    }
+    let below = |top: &Path, id: &str| top.join("folders").join(&id[id.len() - 2..]).join(id);
+    let data = the_box.server.settings().data.clone();
+    let mkdir = format!("/api/v1/folders/{}/mkdir", folders[0]);
+    let make = async |name: &str| {
+        let body = json!({"path": name});
+        the_box.post(&the_box.mina, &mkdir, body).await
+    };
+    assert_eq!(make("a").await.status, 201);
+    assert_eq!(findings(&the_box).await, [""; 0]);
+    for id in &folders {
+        let link = below(&data, id);
+        assert!(link.is_symlink(), "{}", link.display());
+        fs::remove_file(link).expect("removed");
+    }
+    assert_ne!(make("b").await.status, 201);
+    // Of the one not even the volume has the files any more.
+    fs::remove_dir_all(below(&place, &folders[1])).expect("removed");
+    let house = tokio::spawn(server::keep_house(&the_box.server));
+    let until = Instant::now() + LOOKS;
+    while make("b").await.status != 201 {
+        assert!(Instant::now() < until, "it is not found again");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    house.abort();
+    let _ = house.await;
+    let kept = below(&place, &folders[0]).join("data");
+    assert!(kept.join("a").is_dir() && kept.join("b").is_dir());
+    assert_eq!(findings(&the_box).await, ["folder.without-directory"]);
+
+    // A directory on the volume that is no folder, from longer ago than one takes to be made.
+    let stray = uuid::Uuid::from_u128(0x57a7).to_string();
+    let stray_data = below(&place, &stray).join("data");
+    fs::create_dir_all(&stray_data).expect("made");
+    fs::write(stray_data.join("file"), "all that is left").expect("written");
+    let found = findings(&the_box).await;
+    assert_eq!(
+        found,
+        ["folder.without-directory", "folder.directory-unknown"]
+    );
+    let asked = json!({"owner": "mina", "name": "back"});
+    let path = format!("/api/v1/folders/{stray}/adopt");
+    let adopted = the_box.post(&the_box.admin, &path, asked).await;
+    assert!(adopted.status.is_success(), "{}", adopted.short());
+    assert_eq!(adopted.json()["volume"], "big");
+    let listed = format!("/api/v1/folders/{stray}/entries");
+    let listed = the_box.get(&the_box.mina, &listed).await;
+    assert_eq!(listed.json()["items"][0]["name"], "file");
+}
+
 /// What an answer says of the volume that was asked for by that word, without the number of the request.
 fn said(answer: &Answer, asked: &str) -> (u16, String) {
     let mut body = answer.json();

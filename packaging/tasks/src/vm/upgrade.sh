@@ -1,10 +1,12 @@
 # One life of the package under a real systemd: install, use, restart, edited settings, upgrade, the
 # server killed, downgrade, the holder killed, remove, purge. A session with a memory limit lives
-# through all of it until the removal.
+# through all of it until the removal, and an upload goes on behind the upgrade where it stopped.
 # Arguments: the older package, the newer package.
 older=$1 newer=$2
 export DEBIAN_FRONTEND=noninteractive
 limit=$((64 << 20))
+# Bytes of the upload: at 400 KiB a second it takes longer than an upgrade.
+size=$((32 << 20))
 
 # Nobody is there to be asked; progress bars are no use in a log.
 package() {
@@ -57,6 +59,17 @@ session_lives() {
     same "$1: failed units" "$failed" ""
 }
 
+api() { curl --silent --show-error --unix-socket /run/fardel/fardel.sock --header 'tus-resumable: 1.0.0' "$@"; }
+# How far the upload is; nothing while no server answers.
+offset() { api --head "http://box$place" | tr -d '\r' | sed -n 's/^upload-offset: //Ip'; }
+# Sends what is in a file from an offset on; the other arguments are curl's.
+send() {
+    local file=$1 from=$2 && shift 2
+    api --request PATCH --header "upload-offset: $from" --header 'content-type: application/offset+octet-stream' \
+        --upload-file "$file" "$@" "http://box$place"
+}
+has_come() { [ "$(offset)" -gt 0 ]; }
+
 step "install"
 package --install "$older"
 systemctl is-active --quiet fardel-sessions.service || fail "the holder is not active"
@@ -90,6 +103,18 @@ step "restart"
 systemctl restart fardel.service || fail "the restart ends with $?"
 session_lives "restart"
 
+step "an upload"
+fardel folder create data || fail "no folder is made"
+head -c "$size" /dev/urandom >/tmp/sent
+# The name `sent`, as tus writes it.
+place=$(api --request POST --header "upload-length: $size" --header 'upload-metadata: filename c2VudA==' \
+    --dump-header - --output /dev/null http://box/api/v1/folders/data/uploads |
+    tr -d '\r' | sed -n 's/^location: //Ip')
+[ -n "$place" ] || fail "the upload is not begun"
+send /tmp/sent 0 --limit-rate 400K --max-time 300 >/tmp/sender.log 2>&1 &
+sender=$!
+soon "bytes of the upload" has_come
+
 step "upgrade, settings edited"
 echo '# edited by hand' >>/etc/fardel/fardel.toml
 package --install "$newer"
@@ -98,6 +123,17 @@ same "installed version" "$(dpkg-query -W -f '${Version}' fardel)" "$(dpkg-deb -
 session_lives "upgrade"
 same "the holder" "$(main_pid fardel-sessions.service)" "$holder"
 [ "$(main_pid fardel.service)" != "$server" ] || fail "the server was not replaced"
+
+step "the upload goes on"
+soon "the server serves" serves
+wait "$sender"
+came=$(offset)
+[ "$came" -gt 0 ] && [ "$came" -lt "$size" ] || fail "of the upload came $came of $size bytes"
+tail -c +$((came + 1)) /tmp/sent >/tmp/rest
+send /tmp/rest "$came" --fail || fail "the rest of the upload is refused"
+fardel folder cp data:/sent /tmp/back >/dev/null || fail "the file does not come back"
+cmp /tmp/sent /tmp/back || fail "the file is another one"
+rm /tmp/sent /tmp/rest /tmp/back
 
 step "the server is killed"
 server=$(main_pid fardel.service)

@@ -72,15 +72,7 @@ impl FullGround {
     }
 
     fn stage(&self, at: &str, bytes: usize) -> Uuid {
-        let declared = DeclaredFile {
-            path: at.to_owned(),
-            bytes: Some(bytes as u64),
-            overwrite: false,
-            modified_at: None,
-            version: None,
-            by: None,
-        };
-        let staged = self.folders.stage(ID, &path(at), declared, NOW);
+        let staged = self.folders.stage(ID, &path(at), declared(at, bytes), NOW);
         staged.expect("begun").id
     }
 
@@ -98,6 +90,17 @@ impl FullGround {
 
 fn path(text: &str) -> FolderPath {
     FolderPath::parse(text).expect(text)
+}
+
+fn declared(at: &str, bytes: usize) -> DeclaredFile {
+    DeclaredFile {
+        path: at.to_owned(),
+        bytes: Some(bytes as u64),
+        overwrite: false,
+        modified_at: None,
+        version: None,
+        by: None,
+    }
 }
 
 fn code<T>(done: Result<T, FolderError>) -> String {
@@ -157,6 +160,54 @@ fn an_upload_that_meets_the_limit_in_the_middle_goes_on_where_it_stopped() {
     let text = fs::read_to_string(full.place.join(&deep));
     assert_eq!(text.expect("there"), "text");
     assert_eq!(full.count("staging"), 0);
+}
+
+/// What is refused leaves no directory, and no file beside those of the folder.
+#[test]
+fn what_was_made_for_a_file_that_finds_no_room_goes_again() {
+    const NAME: &str = "what_was_made_for_a_file_that_finds_no_room_goes_again";
+    let Some(full) = FullGround::lay(NAME) else {
+        return;
+    };
+    let folders = &full.folders;
+    let deep: String = (0..60).map(|level| format!("level{level}/")).collect();
+    let file = format!("{deep}file");
+    let first = full.place.join("level0");
+    let upload = full.stage(&file, 4);
+    let mut writer = full.append(upload, 0);
+    writer.write(b"text").expect("there is room");
+    writer.finish(true).expect("kept");
+    // For some of the directories.
+    full.leave(100 << 10);
+    assert_eq!(code(folders.place(ID, upload)), FULL);
+    assert!(!first.exists());
+    full.make_room();
+    assert!(folders.place(ID, upload).expect("there is room"));
+
+    folders.remove_entry(ID, &path(&file), NOW).expect("thrown");
+    fs::remove_dir_all(&first).expect("removed");
+    let item = folders.removed(ID).expect("a list")[0].id;
+    full.leave(100 << 10);
+    assert_eq!(code(folders.restore_entry(ID, item)), FULL);
+    assert!(!first.exists());
+    full.make_room();
+    folders.restore_entry(ID, item).expect("there is room");
+    assert!(full.place.join(&file).is_file());
+
+    full.fill();
+    let mut begun = 0;
+    let refused = loop {
+        let at = format!("more{begun}");
+        match folders.stage(ID, &path(&at), declared(&at, 1), NOW) {
+            // A block was left.
+            Ok(_) => begun += 1,
+            Err(refused) => break refused,
+        }
+        assert!(begun < 64, "it never meets the limit");
+    };
+    assert_eq!(refused.code(), Some(FULL));
+    // Of each that was begun what was said and what has come.
+    assert_eq!(full.count("staging"), 2 * begun);
 }
 
 #[test]

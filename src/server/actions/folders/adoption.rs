@@ -106,11 +106,12 @@ fn found(
 ) -> Result<Option<FoundDirectory>, Failure> {
     let all = store.all().map_err(folder_failure)?;
     if !all.iter().any(|(one, _)| *one == id) {
-        let Some(volume) = store.holder_of(id).map_err(folder_failure)? else {
+        // On a volume it may lie without a link on this disk. One that is gone is passed over.
+        let volumes = store.volumes().all().map_err(folder_failure)?;
+        let mut volumes = volumes.into_iter();
+        if !volumes.any(|volume| store.find_again(volume, id).unwrap_or(false)) {
             return Ok(None);
-        };
-        // A link without a row is found by the next look, as its directory was.
-        store.link_on(volume, id).map_err(folder_failure)?;
+        }
     }
     let volume = store.volume_of(id);
     // A link into a scope that has no such directory leads nowhere.

@@ -144,6 +144,13 @@ fn a_snapshot_keeps_what_is_changed_and_removed_and_gives_it_back() {
             .len(),
         32 << 20
     );
+    // Whose right ended meanwhile leaves nothing of it, no directory either.
+    let may_not = || -> Result<(), FolderError> { Err(refusals::folder_copy_cancelled().into()) };
+    let late = path("late/deep/a.csv");
+    let ended = store.restore_from_snapshot((FOLDER, 1), (&file, &late), None, &may_not);
+    let ended = ended.expect_err("refused");
+    assert_eq!(ended.code(), Some("folder.copy-cancelled"));
+    assert!(!data.join("late").exists());
     store
         .restore_from_snapshot((FOLDER, 1), (&file, &file), Some(now), &may)
         .expect("put back");

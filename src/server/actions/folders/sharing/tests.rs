@@ -1,18 +1,24 @@
 //! Sharing through the actions that doors call: who is asked, who is given what, what a share that ends takes with it.
+//! `FARDEL_SHARES=10000` says how many shares of one folder are asked for; the nightly does.
+
+use std::collections::BTreeSet;
 
 use api::folders::FolderEntryQuery;
 use api::mounts::NewMountBody;
 use api::sessions::LaunchRequest;
-use rules::folder::RequestedMount;
+use rules::folder::{FolderName, RequestedMount};
 use rules::folder_rights::FolderRight;
 
 use super::super::files;
 use super::super::tests::TwoDomains;
-use super::super::{FolderPatchBody, change, list as folders, restore, shared, trash};
+use super::super::{FolderPatchBody, change, drafted, list as folders, restore, shared, trash};
 use super::*;
 use crate::actions::notices::{self, NoticeKind};
 use crate::actions::sessions as launches;
 use crate::code;
+
+/// Shares of one folder that are asked for in every run.
+const SHARES: usize = 300;
 
 fn with(user: &str, right: FolderRight) -> NewFolderShareBody {
     NewFolderShareBody {
@@ -341,6 +347,105 @@ async fn a_folder_has_so_many_shares() {
         None,
     )
     .await;
+    assert!(made.is_ok(), "{made:?}");
+}
+
+/// One after the other, as a script asks: those beyond the bound are refused, and none of those before it is lost.
+#[tokio::test]
+async fn more_shares_than_a_folder_may_have_change_none_of_those_it_has() {
+    let all = std::env::var("FARDEL_SHARES").ok();
+    let all = all.map_or(SHARES, |text| text.parse().expect("a number"));
+    let two = TwoDomains::open().await;
+    two.made(&two.abe, "data").await;
+    let (server, eve) = (&two.server, two.eve.subject.user);
+    server
+        .catalog()
+        .write(Lane::Requests, "add many users", move |rows| {
+            let eve = rows.user(eve)?.expect("a user");
+            for number in 0..all {
+                let user = rules::users::User {
+                    id: rules::names::UserId::make(rows.now, base::observe::random()),
+                    name: rules::names::UserName::parse(&format!("user.{number}")).unwrap(),
+                    ..eve.clone()
+                };
+                rows.insert_user(&user, "none")?;
+            }
+            Ok(())
+        })
+        .await
+        .unwrap();
+    let (mut made, mut refused) = (Vec::new(), 0);
+    for number in 0..all {
+        let asked = with(&format!("user.{number}"), FolderRight::Ro);
+        let shared = create(server, &two.abe, "data", asked, None).await;
+        match shared {
+            Ok(shared) => made.push(shared.value.id),
+            shared => {
+                assert_eq!(code(shared), "folder.shares-many", "user.{number}");
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!(
+        (made.len(), refused),
+        (MAX_FOLDER_SHARES, all - MAX_FOLDER_SHARES)
+    );
+    let listed = list(server, &two.abe, "data").await.unwrap();
+    let ids: BTreeSet<_> = listed.iter().map(|share| share.id).collect();
+    assert_eq!(ids, made.iter().copied().collect());
+    // One that is there gets another right, and one that ends makes room.
+    let known = with("user.0", FolderRight::Rw);
+    let known = create(server, &two.abe, "data", known, None).await;
+    assert_eq!(known.unwrap().value.id, made[0]);
+    let last = || with(&format!("user.{}", all - 1), FolderRight::Ro);
+    let full = create(server, &two.abe, "data", last(), None).await;
+    assert_eq!(code(full), "folder.shares-many");
+    remove(server, &two.abe, "data", &made[0].to_string())
+        .await
+        .unwrap();
+    let made = create(server, &two.abe, "data", last(), None).await;
+    assert!(made.is_ok(), "{made:?}");
+}
+
+#[tokio::test]
+async fn a_user_is_given_so_many_folders() {
+    let two = TwoDomains::open().await;
+    let (server, eve) = (&two.server, two.eve.subject.user);
+    two.made(&two.abe, "data").await;
+    let draft = |number: usize| {
+        let name = FolderName::parse(&format!("folder-{number}")).expect("a name");
+        drafted(server, &two.chief.subject, name, FolderKind::General)
+    };
+    let others: Vec<Folder> = (0..MAX_SHARES_WITH).map(draft).collect();
+    server
+        .catalog()
+        .write(Lane::Requests, "offer many folders", move |rows| {
+            for folder in others {
+                rows.insert_folder(&folder)?;
+                let share = FolderShare {
+                    id: FolderShareId::make(rows.now, base::observe::random()),
+                    folder: folder.id,
+                    with: ShareTarget::User(eve),
+                    right: FolderRight::Ro,
+                    accepted_at: None,
+                    created_at: rows.now,
+                    ends_at: None,
+                };
+                rows.put_folder_share(&share, "chief")?;
+            }
+            Ok(())
+        })
+        .await
+        .unwrap();
+    let asked = || with("eve", FolderRight::Ro);
+    let full = create(server, &two.abe, "data", asked(), None).await;
+    assert_eq!(code(full), "folder.shares-many");
+    let offered = invitations(server, &two.eve).await.unwrap();
+    assert_eq!(offered.len(), MAX_SHARES_WITH);
+    // What she refuses makes room.
+    let first = offered[0].id.to_string();
+    decline(server, &two.eve, &first).await.unwrap();
+    let made = create(server, &two.abe, "data", asked(), None).await;
     assert!(made.is_ok(), "{made:?}");
 }
 
