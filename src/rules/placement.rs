@@ -128,9 +128,9 @@ pub fn asked(world: &ClusterSnapshot, demand: &Demand) -> crate::units::GpuShare
 }
 
 /// Whether a running session may hold this instead of what it holds, as far as policies bound it, its project and its
-/// domain. What does not grow is not looked at. Costs one visit a session.
+/// domain, and as much as one user may hold of devices. What does not grow is not looked at. Costs one visit a session.
 ///
-/// Errors: `limit.held`.
+/// Errors: `limit.held`, `gpu.over-quota`.
 pub fn within_limits(
     world: &ClusterSnapshot,
     session: &crate::session::Session,

@@ -53,7 +53,9 @@ pub(super) fn growth(
     let more = || {
         let grows = |part: &&DeviceShare| {
             let mut old = session.devices().iter();
-            !old.any(|old| old.index == part.index && old.share >= part.share)
+            !old.any(|old| {
+                old.index == part.index && old.share >= part.share && old.memory >= part.memory
+            })
         };
         grown.devices().iter().find(grows).map(|part| part.index)
     };
@@ -68,13 +70,13 @@ pub(super) fn growth(
     };
     // From here on what it has is not counted.
     line.ground.give_back(session);
-    if line.ground.is_before_queue(grown, at) {
-        return Growth::Open;
-    }
     let owes_quota = demand.gpu > had.gpu && line.ground.owes_quota(session.owner, demand);
     let owed = line.ground.past_grown_limit(session, demand, true);
     if owes_quota || owed.is_some() {
         return Growth::Owed;
+    }
+    if line.ground.is_before_queue(grown, at) {
+        return Growth::Open;
     }
     let is_left = demand.cpu <= cpu && demand.memory <= memory && device.is_none();
     if is_left && line.ground.has_room_to_grow(session, grown, at) {

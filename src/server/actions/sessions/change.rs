@@ -216,7 +216,8 @@ pub async fn set_labels(
 /// one; one that grows is kept at once.
 ///
 /// Errors: `resize.no-room` with what its machine could still give; `resize.other-devices` for what would
-/// need a restart; `resize.kept` for what those who wait could get, as backfill keeps it; what no machine could ever hold;
+/// need a restart; `resize.kept` for what those who wait could get, as backfill keeps it; `limit.held`, `gpu.over-quota`
+/// beyond what sessions may hold together; what no machine could ever hold;
 /// `session.not-running` while it is on its way to run or to end; `session.ended`.
 pub async fn resize(
     server: &Server,
@@ -325,7 +326,7 @@ fn keep_for_queue(node: &str, given: Growth, now: Timestamp) -> Result<bool, Ref
             latest,
         } => {
             // Rounded up: it starts by then.
-            let minutes = latest.map(|at| at.seconds_since(now).div_ceil(60));
+            let minutes = latest.map(|at| at.seconds_since(now).div_ceil(60).max(1));
             match (device, minutes) {
                 (None, None) => refusals::resize_kept(node, cpu.cores(), memory, cpu),
                 (None, Some(minutes)) => {
@@ -613,8 +614,8 @@ fn start_within_budget(
 
 /// Gives a session with a time limit so many seconds more, also while it runs.
 ///
-/// Errors: `course.without-limit`; `course.backfilled` for one that got its place because it would end in time;
-/// `limit.each`, those of budgets.
+/// Errors: `course.without-limit`; `course.backfilled` for one that got its place, or more there, because it would end in
+/// time; `limit.each`, those of budgets.
 pub(crate) fn extend_row(
     rows: &Rows<'_>,
     seen: &Reach,
