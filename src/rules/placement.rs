@@ -37,7 +37,7 @@ pub use explain::{
     explain_session,
 };
 pub use forecast::{ExpectedStart, LikelyStart, QueueForecast, forecast, likely_starts};
-pub use growth::Growth;
+pub use growth::GrowthAnswer;
 pub use order::fair_share::{FairAccount, accounts as fair_accounts, told as fair_value};
 pub use preempt::{MAX_PREEMPTIONS, Preemption, SETTLED_SECONDS, next_settled, preempt};
 pub use reserve::{Displaced, ReservationStep, part_of_device, reservable, reserve};
@@ -157,7 +157,7 @@ pub fn growth(
     session: &crate::session::Session,
     grown: &crate::session::Session,
     now: Timestamp,
-) -> Growth {
+) -> GrowthAnswer {
     growth::growth(world, session, grown, now)
 }
 

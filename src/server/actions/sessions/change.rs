@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use api::sessions::{Resize, SessionView};
 use rules::names::SessionName;
 use rules::permissions::{Permission, Reach, Subject};
-use rules::placement::{self, Explanation, Growth};
+use rules::placement::{self, Explanation, GrowthAnswer};
 use rules::reasons;
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -314,12 +314,12 @@ fn resize_row(
 
 /// Refuses a growth that takes what is kept for those who wait. True where it is let through because the session is over
 /// in time.
-fn keep_for_queue(node: &str, given: Growth, now: Timestamp) -> Result<bool, Refusal> {
+fn keep_for_queue(node: &str, given: GrowthAnswer, now: Timestamp) -> Result<bool, Refusal> {
     let refusal = match given {
-        Growth::Open => return Ok(false),
-        Growth::InTime => return Ok(true),
-        Growth::Owed => refusals::resize_kept_limit(),
-        Growth::Kept {
+        GrowthAnswer::Open => return Ok(false),
+        GrowthAnswer::InTime => return Ok(true),
+        GrowthAnswer::Owed => refusals::resize_kept_limit(),
+        GrowthAnswer::Kept {
             cpu,
             memory,
             device,
@@ -341,7 +341,7 @@ fn keep_for_queue(node: &str, given: Growth, now: Timestamp) -> Result<bool, Ref
     };
     let of_device = matches!(
         given,
-        Growth::Kept {
+        GrowthAnswer::Kept {
             device: Some(_),
             ..
         }
