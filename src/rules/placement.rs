@@ -37,7 +37,7 @@ pub use explain::{
     explain_session,
 };
 pub use forecast::{ExpectedStart, LikelyStart, QueueForecast, forecast, likely_starts};
-pub use growth::Growth;
+pub use growth::GrowthAnswer;
 pub use order::fair_share::{FairAccount, accounts as fair_accounts, told as fair_value};
 pub use preempt::{MAX_PREEMPTIONS, Preemption, SETTLED_SECONDS, next_settled, preempt};
 pub use reserve::{Displaced, ReservationStep, part_of_device, reservable, reserve};
@@ -128,9 +128,9 @@ pub fn asked(world: &ClusterSnapshot, demand: &Demand) -> crate::units::GpuShare
 }
 
 /// Whether a running session may hold this instead of what it holds, as far as policies bound it, its project and its
-/// domain. What does not grow is not looked at. Costs one visit a session.
+/// domain, and as much as one user may hold of devices. What does not grow is not looked at. Costs one visit a session.
 ///
-/// Errors: `limit.held`.
+/// Errors: `limit.held`, `gpu.over-quota`.
 pub fn within_limits(
     world: &ClusterSnapshot,
     session: &crate::session::Session,
@@ -157,7 +157,7 @@ pub fn growth(
     session: &crate::session::Session,
     grown: &crate::session::Session,
     now: Timestamp,
-) -> Growth {
+) -> GrowthAnswer {
     growth::growth(world, session, grown, now)
 }
 

@@ -262,6 +262,11 @@ pub(super) fn within_limits(
     if let Some(own) = world.session(session.id) {
         ground.give_back(own);
     }
+    if demand.gpu > session.spec.demand.gpu && ground.past_quota(session.owner, demand) {
+        let each = world.policy.each.unwrap_or_default();
+        let held = ground.owned(session.owner);
+        return Err(refusals::gpu_over_quota_together(each, held).at("/resources/gpu"));
+    }
     match ground.past_grown_limit(session, demand, false) {
         Some(hit) => {
             let (limit, used) = (hit.key.told(hit.limit), hit.key.told(hit.used));

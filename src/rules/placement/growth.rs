@@ -10,7 +10,7 @@ use crate::world::ClusterSnapshot;
 
 /// What those who wait leave a running session that wants more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Growth {
+pub enum GrowthAnswer {
     /// It takes nothing that they could get.
     Open,
     /// It delays the first of them no more than a start by timed backfill would.
@@ -35,9 +35,9 @@ pub(super) fn growth(
     session: &Session,
     grown: &Session,
     now: Timestamp,
-) -> Growth {
+) -> GrowthAnswer {
     let Some(node) = session.node() else {
-        return Growth::Open;
+        return GrowthAnswer::Open;
     };
     let group = world.groups.of_node(node);
     let waiting = WaitingByGroup::new(world, now);
@@ -47,13 +47,15 @@ pub(super) fn growth(
         line.step_noted(next);
     }
     let Some(at) = line.ground.spot(node) else {
-        return Growth::Open;
+        return GrowthAnswer::Open;
     };
     let (had, demand) = (&session.spec.demand, &grown.spec.demand);
     let more = || {
         let grows = |part: &&DeviceShare| {
             let mut old = session.devices().iter();
-            !old.any(|old| old.index == part.index && old.share >= part.share)
+            !old.any(|old| {
+                old.index == part.index && old.share >= part.share && old.memory >= part.memory
+            })
         };
         grown.devices().iter().find(grows).map(|part| part.index)
     };
@@ -68,22 +70,22 @@ pub(super) fn growth(
     };
     // From here on what it has is not counted.
     line.ground.give_back(session);
-    if line.ground.is_before_queue(grown, at) {
-        return Growth::Open;
-    }
     let owes_quota = demand.gpu > had.gpu && line.ground.owes_quota(session.owner, demand);
     let owed = line.ground.past_grown_limit(session, demand, true);
     if owes_quota || owed.is_some() {
-        return Growth::Owed;
+        return GrowthAnswer::Owed;
+    }
+    if line.ground.is_before_queue(grown, at) {
+        return GrowthAnswer::Open;
     }
     let is_left = demand.cpu <= cpu && demand.memory <= memory && device.is_none();
     if is_left && line.ground.has_room_to_grow(session, grown, at) {
-        return Growth::Open;
+        return GrowthAnswer::Open;
     }
     if line.lets_grow(session, grown, at) {
-        return Growth::InTime;
+        return GrowthAnswer::InTime;
     }
-    Growth::Kept {
+    GrowthAnswer::Kept {
         cpu,
         memory,
         // Else one that waits gets that part of it with the next pass.

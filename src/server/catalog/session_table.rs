@@ -307,8 +307,10 @@ impl ReadTransaction<'_> {
             ..filter.clone()
         }
         .sql(reach);
+        // One that was renamed is a row of its own.
         clauses.push(format!(
-            "{STANDING} = (select {STANDING} from session where id = ?)"
+            "({STANDING}, created_at, owner, {BASE})
+                 = (select {STANDING}, created_at, owner, {BASE} from session where id = ?)"
         ));
         values.push(Value::Blob(first.0.as_bytes().to_vec()));
         let share = |row: &Row<'_>, name: &str| -> rusqlite::Result<u32> {

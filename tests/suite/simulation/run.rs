@@ -1200,7 +1200,9 @@ impl Run {
             };
             let waits = |s: &&Session| {
                 self.waited.contains(&s.id)
+                    && s.desired == DesiredState::Run
                     && waits_for_room(world, s, now.wall)
+                    && !waits_for_own_starts(world, s, now.wall)
                     && !s.spec.demand.wants_device()
                     && !has_place(s)
             };

@@ -60,14 +60,14 @@ fn grown(world: &ClusterSnapshot, session: &Session, demand: Demand) -> Option<S
 }
 
 /// What is said to the session of that number, which wants all of that.
-fn asked(world: &ClusterSnapshot, at: usize, wanted: Demand) -> Growth {
+fn asked(world: &ClusterSnapshot, at: usize, wanted: Demand) -> GrowthAnswer {
     let session = &world.sessions[at];
     let wanting = grown(world, session, wanted).expect("its machine has room");
     growth(world, session, &wanting, NOW)
 }
 
-fn kept(cpu: u32, memory: u64) -> Growth {
-    Growth::Kept {
+fn kept(cpu: u32, memory: u64) -> GrowthAnswer {
+    GrowthAnswer::Kept {
         cpu: CpuShare(cpu),
         memory: Bytes::gib(memory),
         device: None,
@@ -85,14 +85,20 @@ fn what_is_kept_for_the_first_in_the_queue_is_no_room_to_grow() {
         kept(25, 61),
         "no more than it has"
     );
-    assert_eq!(asked(&world, 0, demand("0.25", "61g", "0")), Growth::Open);
+    assert_eq!(
+        asked(&world, 0, demand("0.25", "61g", "0")),
+        GrowthAnswer::Open
+    );
     // Its own one is kept for, too.
     let owner = world.sessions[0].owner;
     assert_eq!(world.sessions[3].owner, owner);
     world.sessions[3].owner = UserId(uuid::Uuid::from_u128(9));
     assert_eq!(asked(&world, 0, demand("0.5", "1g", "0")), kept(25, 61));
     world.sessions.pop();
-    assert_eq!(asked(&world, 0, demand("0.5", "1g", "0")), Growth::Open);
+    assert_eq!(
+        asked(&world, 0, demand("0.5", "1g", "0")),
+        GrowthAnswer::Open
+    );
 }
 
 #[test]
@@ -110,7 +116,10 @@ fn a_queue_of_another_group_keeps_nothing() {
         sessions: [(front, lab)].into_iter().collect(),
         ..GroupPlan::default()
     };
-    assert_eq!(asked(&world, 0, demand("0.5", "1g", "0")), Growth::Open);
+    assert_eq!(
+        asked(&world, 0, demand("0.5", "1g", "0")),
+        GrowthAnswer::Open
+    );
 }
 
 #[test]
@@ -118,7 +127,7 @@ fn what_the_first_one_cannot_have_beside_it_is_room_to_grow() {
     // It waits for memory: 1.5 cores are kept for none.
     let text = "node a 4 64g 0 | small 0.5 1g 0 | busy 1 4g 0 | front 1 60g 0";
     let world = running(text, 2, BackfillMode::Strict);
-    assert_eq!(asked(&world, 0, demand("2", "1g", "0")), Growth::Open);
+    assert_eq!(asked(&world, 0, demand("2", "1g", "0")), GrowthAnswer::Open);
     assert_eq!(
         asked(&world, 0, demand("2.01", "1g", "0")),
         kept(200, 1),
@@ -128,7 +137,7 @@ fn what_the_first_one_cannot_have_beside_it_is_room_to_grow() {
     // It waits for the end of this very session.
     let text = "node a 4 64g 0 | small 0.5 1g 0 | front 4 1g 0";
     let world = running(text, 1, BackfillMode::Strict);
-    assert_eq!(asked(&world, 0, demand("3", "9g", "0")), Growth::Open);
+    assert_eq!(asked(&world, 0, demand("3", "9g", "0")), GrowthAnswer::Open);
 }
 
 #[test]
@@ -139,32 +148,41 @@ fn a_share_grows_into_no_device_that_the_first_one_could_share_with_it() {
     assert!(
         matches!(
             told,
-            Growth::Kept {
+            GrowthAnswer::Kept {
                 device: Some(0),
                 ..
             }
         ),
         "{told:?}"
     );
-    assert_eq!(asked(&world, 0, demand("2", "1g", "0.25")), Growth::Open);
+    assert_eq!(
+        asked(&world, 0, demand("2", "1g", "0.25")),
+        GrowthAnswer::Open
+    );
     // Who needs all of it waits for its end.
     let text = "node a 16 64g 1 | small 1 1g 0.25 | busy 1 1g 0.5 | front 1 1g 1";
     let world = running(text, 2, BackfillMode::Strict);
-    assert_eq!(asked(&world, 0, demand("1", "1g", "0.5")), Growth::Open);
+    assert_eq!(
+        asked(&world, 0, demand("1", "1g", "0.5")),
+        GrowthAnswer::Open
+    );
 }
 
 #[test]
 fn a_session_that_starts_with_the_next_pass_has_its_room_already() {
     let text = "node a 4 64g 1 | small 1 1g 0.25 | front 2 1g 0.5";
     let world = running(text, 1, BackfillMode::Strict);
-    assert_eq!(asked(&world, 0, demand("2", "1g", "0.5")), Growth::Open);
+    assert_eq!(
+        asked(&world, 0, demand("2", "1g", "0.5")),
+        GrowthAnswer::Open
+    );
     let told = asked(&world, 0, demand("2.5", "1g", "0.25"));
     assert_eq!(told, kept(200, 63));
     let told = asked(&world, 0, demand("1", "1g", "0.75"));
     assert!(
         matches!(
             told,
-            Growth::Kept {
+            GrowthAnswer::Kept {
                 device: Some(0),
                 ..
             }
@@ -193,10 +211,28 @@ fn a_limit_that_one_in_front_needs_is_no_room_to_grow() {
         name: "small".into(),
         limits,
     }];
-    assert_eq!(asked(&world, 0, demand("1", "2g", "0")), Growth::Open);
-    assert_eq!(asked(&world, 0, demand("1", "3g", "0")), Growth::Owed);
+    assert_eq!(asked(&world, 0, demand("1", "2g", "0")), GrowthAnswer::Open);
+    assert_eq!(asked(&world, 0, demand("1", "3g", "0")), GrowthAnswer::Owed);
     world.sessions[2].owner = lee;
-    assert_eq!(asked(&world, 0, demand("1", "3g", "0")), Growth::Open);
+    assert_eq!(asked(&world, 0, demand("1", "3g", "0")), GrowthAnswer::Open);
+}
+
+/// Proves too: `never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn`
+#[test]
+fn a_share_grows_no_further_than_one_user_may_hold() {
+    let text = "node a 16 64g 1 | small 1 1g 0.25 | other 1 1g 0.25";
+    let mut world = running(text, 2, BackfillMode::Strict);
+    world.policy.each = Some(GpuShare(60));
+    let within = |world: &ClusterSnapshot, share: &str| {
+        within_limits(world, &world.sessions[0], &demand("1", "1g", share))
+    };
+    assert!(within(&world, "0.35").is_ok());
+    let refused = within(&world, "0.36").unwrap_err();
+    assert_eq!(refused.code, "gpu.over-quota");
+    assert!(refused.text.contains("hold 0.25"), "{refused}");
+    // What is beyond a limit that was lowered meanwhile shrinks, and grows otherwise.
+    world.policy.each = Some(GpuShare(30));
+    assert!(within(&world, "0.2").is_ok() && within(&world, "0.25").is_ok());
 }
 
 #[test]
@@ -204,15 +240,15 @@ fn with_timed_backfill_a_session_that_is_over_in_time_grows() {
     // Once busy is over the front has its room, and 14 leaves a core beside it.
     for (front, seconds, expected) in [
         (15, None, None),
-        (15, Some(HOUR), Some(Growth::InTime)),
+        (15, Some(HOUR), Some(GrowthAnswer::InTime)),
         (15, Some(HOUR + 1), None),
-        (14, Some(HOUR + 1), Some(Growth::InTime)),
+        (14, Some(HOUR + 1), Some(GrowthAnswer::InTime)),
     ] {
         let text = format!("node a 16 64g 0 | small 1 1g 0 | busy 8 1g 0 | front {front} 1g 0");
         let mut world = running(&text, 2, BackfillMode::Timed);
         world.sessions[1].spec.max_runtime_seconds = Some(HOUR);
         world.sessions[0].spec.max_runtime_seconds = seconds;
-        let expected = expected.unwrap_or(Growth::Kept {
+        let expected = expected.unwrap_or(GrowthAnswer::Kept {
             cpu: CpuShare(100),
             memory: Bytes::gib(62),
             device: None,
@@ -263,8 +299,8 @@ fn who_grows_takes_nothing_that_one_who_waits_could_get() {
                 continue;
             };
             match growth(&world, &session, &wanting, NOW) {
-                Growth::Open => open += 1,
-                Growth::Kept { cpu, memory, .. } => {
+                GrowthAnswer::Open => open += 1,
+                GrowthAnswer::Kept { cpu, memory, .. } => {
                     kept += 1;
                     // What is offered instead is given.
                     let less = Demand {
@@ -275,7 +311,7 @@ fn who_grows_takes_nothing_that_one_who_waits_could_get() {
                     let less = grown(&world, &session, less).expect("it is less");
                     assert_eq!(
                         growth(&world, &session, &less, NOW),
-                        Growth::Open,
+                        GrowthAnswer::Open,
                         "seed {seed}: {:?}",
                         less.spec.demand
                     );
@@ -308,7 +344,7 @@ fn who_grows_takes_nothing_that_one_who_waits_could_get() {
     }
     // There was something to see.
     assert!(
-        open > 100 && kept > 100 && compared > 300,
+        open > 40 && kept > 40 && compared > 120,
         "{open}, {kept}, {compared}"
     );
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use api::sessions::{Resize, SessionView};
 use rules::names::SessionName;
 use rules::permissions::{Permission, Reach, Subject};
-use rules::placement::{self, Explanation, Growth};
+use rules::placement::{self, Explanation, GrowthAnswer};
 use rules::reasons;
 use rules::refusal::Refusal;
 use rules::refusals;
@@ -217,7 +217,8 @@ pub async fn set_labels(
 /// one; one that grows is kept at once.
 ///
 /// Errors: `resize.no-room` with what its machine could still give; `resize.other-devices` for what would
-/// need a restart; `resize.kept` for what those who wait could get, as backfill keeps it; what no machine could ever hold;
+/// need a restart; `resize.kept` for what those who wait could get, as backfill keeps it; `limit.held`, `gpu.over-quota`
+/// beyond what sessions may hold together; what no machine could ever hold;
 /// `session.not-running` while it is on its way to run or to end; `session.ended`.
 pub async fn resize(
     server: &Server,
@@ -314,19 +315,19 @@ fn resize_row(
 
 /// Refuses a growth that takes what is kept for those who wait. True where it is let through because the session is over
 /// in time.
-fn keep_for_queue(node: &str, given: Growth, now: Timestamp) -> Result<bool, Refusal> {
+fn keep_for_queue(node: &str, given: GrowthAnswer, now: Timestamp) -> Result<bool, Refusal> {
     let refusal = match given {
-        Growth::Open => return Ok(false),
-        Growth::InTime => return Ok(true),
-        Growth::Owed => refusals::resize_kept_limit(),
-        Growth::Kept {
+        GrowthAnswer::Open => return Ok(false),
+        GrowthAnswer::InTime => return Ok(true),
+        GrowthAnswer::Owed => refusals::resize_kept_limit(),
+        GrowthAnswer::Kept {
             cpu,
             memory,
             device,
             latest,
         } => {
             // Rounded up: it starts by then.
-            let minutes = latest.map(|at| at.seconds_since(now).div_ceil(60));
+            let minutes = latest.map(|at| at.seconds_since(now).div_ceil(60).max(1));
             match (device, minutes) {
                 (None, None) => refusals::resize_kept(node, cpu.cores(), memory, cpu),
                 (None, Some(minutes)) => {
@@ -341,7 +342,7 @@ fn keep_for_queue(node: &str, given: Growth, now: Timestamp) -> Result<bool, Ref
     };
     let of_device = matches!(
         given,
-        Growth::Kept {
+        GrowthAnswer::Kept {
             device: Some(_),
             ..
         }
@@ -616,8 +617,8 @@ fn start_within_budget(
 
 /// Gives a session with a time limit so many seconds more, also while it runs.
 ///
-/// Errors: `course.without-limit`; `course.backfilled` for one that got its place because it would end in time;
-/// `limit.each`, those of budgets.
+/// Errors: `course.without-limit`; `course.backfilled` for one that got its place, or more there, because it would end in
+/// time; `limit.each`, those of budgets.
 pub(crate) fn extend_row(
     rows: &Rows<'_>,
     seen: &Reach,

@@ -67,8 +67,8 @@ pub struct TablePage {
 /// One page of the sessions that the caller may see.
 ///
 /// Errors: what cannot be read in the query, the order or the scope. O(page), a count in an index of at most 10,000
-/// rows, a visit of each replica that rows of the page stand for, and some explanations; O(sessions) where a text filters. Asked again while no row changes it reads the sessions
-/// of the page alone.
+/// rows, a visit of each replica that rows of the page stand for, and some explanations; O(sessions) where a text filters.
+/// Asked again while no row changes it reads the sessions of the page, and those replicas, alone.
 pub async fn table(
     server: &Server,
     caller: &Caller,
