@@ -636,7 +636,7 @@ async fn preview(
 }
 
 /// `GET /policies/{id}/preview`: what was previewed has no address of its own.
-async fn preview_left(Path(id): Path<String>) -> Response {
+async fn preview_left(PageCaller(_caller): PageCaller, Path(id): Path<String>) -> Response {
     responses::see(&format!("{PATH}/{}", encoded(&id)))
 }
 
