@@ -115,8 +115,8 @@ pub async fn offer_folders(
 /// Gives each reservation of a user who is to leave, of which something is left, to another user of the domain: it keeps its
 /// machines and times. All of them, or none.
 ///
-/// Errors: `user.not-found`, `user.self`, `reservation.receiver-unknown`, `reservation.name-taken`; `token.scope-missing` for
-/// a token that may less than the user.
+/// Errors: `user.not-found`, `user.self`, `reservation.receiver-unknown`, `reservation.name-taken`, `reservation.sessions-run`;
+/// `token.scope-missing` for a token that may less than the user.
 pub async fn hand_over_reservations(
     server: &Server,
     caller: &Caller,
