@@ -29,7 +29,10 @@ pub(super) async fn sign_up(
             let path = format!("{PATH}/{}/approve", encoded(&request));
             let end = expires.map(|text| values::ahead(&text, true, super::now()));
             let end = end.transpose()?.map(|end| end.to_string());
-            let body = json!({"name": name, "expires_at": end});
+            let mut body = json!({"name": name});
+            if let Some(end) = end {
+                body["expires_at"] = json!(end);
+            }
             client.call(Method::POST, &path, Extra::json(&body)).await?;
             print(&view.said(&json!({"id": request}), &format!("{request}  approved"))?);
         }

@@ -265,7 +265,10 @@ async fn make<T: DeserializeOwned>(
     };
     let words = networks.unwrap_or_default().split([',', ' ']);
     let networks: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-    let mut body = json!({"name": name, "scopes": scopes, "networks": networks});
+    let mut body = json!({"name": name, "scopes": scopes});
+    if !networks.is_empty() {
+        body["networks"] = json!(networks);
+    }
     let endless = body.clone();
     body["expires_at"] = json!(at.to_string());
     match client.send(path, &body).await {

@@ -636,8 +636,16 @@ async fn preview(
 }
 
 /// `GET /policies/{id}/preview`: what was previewed has no address of its own.
-async fn preview_left(Path(id): Path<String>) -> Response {
-    responses::see(&format!("{PATH}/{}", encoded(&id)))
+async fn preview_left(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match policies::get(&console.server, &caller, &id).await {
+        Ok(policy) => responses::see(&format!("{PATH}/{}", encoded(&policy.name))),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
 }
 
 /// The policy as the form has it, under the version that the form was filled from.

@@ -22,6 +22,7 @@ use rules::reservation::{
     check, times,
 };
 use rules::reservation_quota::{self, QUOTA_DAYS};
+use rules::session::{DesiredState, Session};
 use rules::tenancy::{DomainId, Project, ProjectId, Scope, TenantState};
 use rules::units::Timestamp;
 use rules::users::User;
@@ -399,16 +400,32 @@ pub async fn cancel(server: &Server, caller: &Caller, which: &str) -> Result<(),
 }
 
 /// Gives the reservations for a user of which something is left to another user of the domain, inside a write. They keep
-/// their machines and times. All of them, or none.
+/// their machines and times. All of them, or none. Costs one visit of each live session.
 ///
-/// Errors: `reservation.name-taken`, where the other has one of that name.
+/// Errors: `reservation.name-taken`, where the other has one of that name; `reservation.sessions-run`: one that lasts, or
+/// begins soon, would stop at once what runs of who had it until now.
 pub(super) fn hand_over(
     rows: &Rows<'_>,
     caller: &Caller,
     from: &User,
     to: &User,
 ) -> Result<(), Failure> {
+    let runs = |session: &Session| {
+        session.owner == from.id
+            && session.desired == DesiredState::Run
+            && session.state().holds_resources()
+    };
+    let any_runs = rows.live_sessions()?.iter().any(runs);
     for found in rows.open_reservations_of(from.id)? {
+        let is_now = |time: &ReservationTime| {
+            matches!(
+                time.state,
+                ReservationState::Warned | ReservationState::Active
+            )
+        };
+        if any_runs && found.times.iter().any(is_now) {
+            return Err(refusals::reservation_sessions_run(&found.name, &from.name).into());
+        }
         let after = ReservationRecord {
             holder: ReservationHolder::User(to.id),
             ..found

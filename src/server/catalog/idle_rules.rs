@@ -379,8 +379,8 @@ impl Rows<'_> {
             IdleAction::Requeue => {
                 // One that could not begin again ends.
                 let owner = self.user(session.owner)?;
-                let stays =
-                    owner.is_some_and(|owner| !owner.suspended && owner.departs_at.is_none());
+                let stays = owner
+                    .is_some_and(|owner| !owner.is_shut_out(now) && owner.departs_at.is_none());
                 let again = stays && self.may_begin_again(session)?;
                 let stopped = self.change_session(
                     session.id,
@@ -392,7 +392,10 @@ impl Rows<'_> {
                         false => session.stop(DesiredState::Stop, because, now),
                     },
                 )?;
-                self.note_idle(session, codes::SESSION_IDLE, &rule.name)?;
+                // The owner of one that ends is told of the end.
+                if again {
+                    self.note_idle(session, codes::SESSION_IDLE, &rule.name)?;
+                }
                 stopped
             }
         };

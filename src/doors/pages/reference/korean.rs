@@ -1006,6 +1006,11 @@ const QUERIES: &[(&str, &str, &str)] = &[
         "true면 끝나는 것만 답하고 바꾸지 않음",
     ),
     (
+        "changePolicy",
+        "dry_run",
+        "true면 누가 한도를 넘는지만 답하고 바꾸지 않음",
+    ),
+    (
         "detachPolicy",
         "level",
         "site, domain, project, member 또는 user",

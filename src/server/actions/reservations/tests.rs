@@ -1173,7 +1173,7 @@ async fn reservations_of_who_leaves_go_to_another_user_all_or_none() {
     for to in ["", "none", "abe", "boss"] {
         assert_eq!(
             hand_over(&site.boss, "abe", to).await,
-            "folder.share-unknown"
+            "reservation.receiver-unknown"
         );
     }
     assert_eq!(

@@ -142,6 +142,10 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                     start_within_budget(rows, &seen, session)?;
                     let before = std::mem::replace(&mut session.restart, true);
                     let because = reasons::session_restarting(&by);
+                    // Who restarts what an idle rule was about to end keeps its place.
+                    if !before && session.is_idle_requeued() {
+                        session.reason = Some(because.clone());
+                    }
                     Ok(session.stop(DesiredState::Stop, because, rows.now) || !before)
                 }
             }

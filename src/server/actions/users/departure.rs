@@ -104,7 +104,8 @@ pub async fn offer_folders(
         .write(Lane::Requests, "offer folders of a user", move |rows| {
             let user = leaving(rows, &caller, &who)?;
             may_open(&caller, &user)?;
-            let receiver = receiver(rows, &caller, &user, &to)?;
+            let unknown = || refusals::folder_share_unknown().at("/to");
+            let receiver = receiver(rows, &caller, &user, &to)?.ok_or_else(unknown)?;
             transfers::offer_all(rows, &caller, user.id, &receiver)?;
             Ok(ends(rows, &user, rows.now)?.0)
         })
@@ -114,8 +115,8 @@ pub async fn offer_folders(
 /// Gives each reservation of a user who is to leave, of which something is left, to another user of the domain: it keeps its
 /// machines and times. All of them, or none.
 ///
-/// Errors: `user.not-found`, `user.self`, `folder.share-unknown`, `reservation.name-taken`; `token.scope-missing` for a token
-/// that may less than the user.
+/// Errors: `user.not-found`, `user.self`, `reservation.receiver-unknown`, `reservation.name-taken`, `reservation.sessions-run`;
+/// `token.scope-missing` for a token that may less than the user.
 pub async fn hand_over_reservations(
     server: &Server,
     caller: &Caller,
@@ -132,7 +133,8 @@ pub async fn hand_over_reservations(
             move |rows| {
                 let user = leaving(rows, &caller, &who)?;
                 may_open(&caller, &user)?;
-                let receiver = receiver(rows, &caller, &user, &to)?;
+                let unknown = || refusals::reservation_receiver_unknown().at("/to");
+                let receiver = receiver(rows, &caller, &user, &to)?.ok_or_else(unknown)?;
                 reservations::hand_over(rows, &caller, &user, &receiver)?;
                 Ok(ends(rows, &user, rows.now)?.0)
             },
@@ -140,18 +142,19 @@ pub async fn hand_over_reservations(
         .await
 }
 
-/// Who takes what a user leaves. Not the caller: who leaves is not asked, and what is of others is had with a reason.
+/// Who takes what a user leaves; None for a name of no such user. Not the caller: who leaves is not asked, and what is of
+/// others is had with a reason. Nor who is suspended.
 fn receiver(
     view: &ReadTransaction<'_>,
     caller: &Caller,
     user: &User,
     to: &str,
-) -> Result<User, Failure> {
+) -> Result<Option<User>, Failure> {
     let found = view.user_named(to)?.filter(|one| {
         let is_other = one.id != user.id && one.id != caller.subject.user;
         is_other && one.domain == user.domain && !one.suspended
     });
-    Ok(found.ok_or_else(|| refusals::folder_share_unknown().at("/to"))?)
+    Ok(found)
 }
 
 fn departs_at(asked: &DepartureBody, now: Timestamp) -> Result<Timestamp, Refusal> {
