@@ -344,7 +344,7 @@ pub(crate) fn count_on_volume(
     let found = server
         .catalog()
         .read_now("look for the limit of a folder", |view| view.folder(id))?;
-    if !found.is_some_and(|found| found.folder.own_limit.is_some()) {
+    if found.is_none_or(|found| found.folder.own_limit.is_none()) {
         return Ok(());
     }
     let size = server.folders()?.measure(id, MAX_COUNTED);
