@@ -63,7 +63,7 @@ pub async fn own(server: &Server, caller: &Caller) -> Result<StorageView, Failur
         .catalog()
         .read("show what folders take", move |view| {
             let limit = folder_limit(view, user, domain, now)?;
-            // Those on volumes are held to no limit, and take none of it.
+            // Those on volumes take none of it.
             let counted = counted(view, user.into())?;
             let kept = view.storage_of(user)?.map(|warning| warning.taken);
             let taken = seen.or(kept);
