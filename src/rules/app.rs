@@ -399,7 +399,7 @@ const BUILT_IN: &[BuiltInApp] = &[
         command: &[
             "sh",
             "-c",
-            "umask 077; d=/tmp/.rstudio; mkdir -p $d; export USER=$(id -un); \
+            "d=/tmp/.rstudio; mkdir -p -m 700 $d; export USER=$(id -un); \
              printf 'provider=sqlite\\ndirectory=%s\\n' $d >$d/db; \
              exec rserver --server-daemonize=0 --server-user=$USER --server-data-dir=$d \
              --server-pid-file=$d/pid --database-config-file=$d/db --secure-cookie-key-file=$d/key \

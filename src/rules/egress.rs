@@ -628,14 +628,14 @@ pub struct EgressEnd {
 impl EgressEnd {
     /// `db:5432 sent=10 received=20 seconds=3`, as events say it.
     pub fn told(&self) -> String {
-        let millis = self.ended_at.as_millis() - self.began_at.as_millis();
+        let (began, ended) = (self.began_at.as_millis(), self.ended_at.as_millis());
         format!(
             "{}:{} sent={} received={} seconds={}",
             self.host,
             self.port,
             self.sent,
             self.received,
-            millis.max(0) / 1_000
+            ended.saturating_sub(began).max(0) / 1_000
         )
     }
 }

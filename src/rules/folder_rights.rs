@@ -106,7 +106,7 @@ pub enum FolderVerb {
     Share,
     /// Make an own copy of it.
     Clone,
-    /// Offer it to another owner, say what members of its project may do.
+    /// Offer it to another owner, say what members of its project may do and who makes copies.
     Transfer,
 }
 

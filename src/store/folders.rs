@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use uuid::Uuid;
 use crate::quota::pool::PoolPlace;
 use crate::quota::{CountingKeeper, SPARE, ScopeKeeper, ScopePlace};
 use crate::trees::{self, Size, Thrown, Trash};
-use crate::volumes::{FOLDERS, OpenVolume, VOLUMES, VolumeShelf};
+use crate::volumes::{FOLDERS, OpenVolume, VOLUMES, VolumeShelf, directory_below};
 use archive::{ArchiveFormat, FolderArchive};
 use beneath::{FIRST_OWNER, FolderTop};
 use counted::CountedScope;
@@ -279,11 +279,11 @@ impl FolderStore {
             File::open(changed)?.sync_all()?;
         }
         // By the link it is found from then on; before, it is an empty directory that a later folder of this id takes.
-        self.link_to(volume, id)
+        self.link_on(volume, id)
     }
 
-    /// Writes the link by which a folder on a volume is found.
-    fn link_to(&self, volume: VolumeId, id: FolderId) -> io::Result<()> {
+    /// Writes the link by which a folder on a volume is found; fine where it is already.
+    pub fn link_on(&self, volume: VolumeId, id: FolderId) -> io::Result<()> {
         let place = directory(&self.folders, id);
         let shard = place.parent().unwrap_or(&self.folders);
         make(shard)?;
@@ -301,6 +301,12 @@ impl FolderStore {
         Ok(())
     }
 
+    /// Whether a volume holds the directory of a folder, whether a link leads there or not. Callers bring a thread that may wait
+    /// for it.
+    pub fn lies_on(&self, volume: VolumeId, id: FolderId) -> bool {
+        directory_on_volume(&self.volumes, volume, id).is_ok()
+    }
+
     /// Finds a folder on a volume again whose link is not on this disk, as where the box came back from a backup to another one.
     /// False where something is in the place of the link, and where the volume has no such folder. Callers bring a thread that
     /// may wait for it.
@@ -316,7 +322,7 @@ impl FolderStore {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             found => drop(found?),
         }
-        self.link_to(volume, id)?;
+        self.link_on(volume, id)?;
         Ok(true)
     }
 
@@ -852,14 +858,7 @@ impl FolderStore {
     /// Errors: `volume.absent`, `volume.hung`, each carried.
     pub fn all_on(&self, volume: VolumeId) -> io::Result<BTreeSet<FolderId>> {
         let open = self.volumes.enter(volume)?;
-        let folders = match open.directory(Path::new(FOLDERS)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
-            folders => folders?,
-        };
-        ids_below(&PathBuf::from(format!(
-            "/proc/self/fd/{}",
-            folders.as_raw_fd()
-        )))
+        ids_below(open.root())
     }
 }
 
@@ -885,30 +884,45 @@ fn listed(folders: &Path) -> io::Result<Vec<(FolderId, SystemTime)>> {
     Ok(all)
 }
 
-/// The ids that name directories of folders below a directory: none where it is not there. What is no directory of ours is
-/// passed over; no link is followed.
-fn ids_below(folders: &Path) -> io::Result<BTreeSet<FolderId>> {
+/// The ids that name directories of folders below the root of a volume: none where there are none. What is no directory of ours
+/// is passed over; no link is followed, and no other file system entered.
+fn ids_below(root: BorrowedFd<'_>) -> io::Result<BTreeSet<FolderId>> {
     let mut all = BTreeSet::new();
-    let shards = match fs::read_dir(folders) {
+    let folders = match directory_below(root, Path::new(FOLDERS)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(all),
-        shards => shards?,
+        folders => folders?,
     };
-    for shard in shards {
-        let shard = shard?;
-        let is_hidden = shard.file_name().as_encoded_bytes().starts_with(b".");
-        if is_hidden || !shard.file_type()?.is_dir() {
+    for shard in entries_of(&folders)? {
+        let shard = shard?.file_name();
+        if shard.as_encoded_bytes().starts_with(b".") {
             continue;
         }
-        for own in fs::read_dir(shard.path())? {
+        let shard = Path::new(&shard);
+        let opened = match directory_below(folders.as_fd(), shard) {
+            Err(error) if is_foreign(&error) => continue,
+            opened => opened?,
+        };
+        for own in entries_of(&opened)? {
             let own = own?;
             let name = own.file_name();
             let id = name.to_str().and_then(|name| name.parse::<FolderId>().ok());
             let is_directory = own.file_type().is_ok_and(|kind| kind.is_dir());
-            let is_at_its_place = id.is_some_and(|id| directory(folders, id) == own.path());
+            let place = shard.join(&name);
+            let is_at_its_place = id.is_some_and(|id| directory(Path::new(""), id) == place);
             all.extend(id.filter(|_| is_directory && is_at_its_place));
         }
     }
     Ok(all)
+}
+
+fn entries_of(open: &OwnedFd) -> io::Result<fs::ReadDir> {
+    fs::read_dir(format!("/proc/self/fd/{}", open.as_raw_fd()))
+}
+
+/// Whether what was to be opened is no directory of its file system: a link, a file, a mount; or gone by now.
+fn is_foreign(error: &io::Error) -> bool {
+    let foreign = [Errno::LOOP, Errno::XDEV, Errno::NOTDIR, Errno::NOENT];
+    Errno::from_io_error(error).is_some_and(|errno| foreign.contains(&errno))
 }
 
 fn made_trash(found: &FoundFolder) -> Result<PathBuf, FolderError> {
@@ -1333,7 +1347,8 @@ mod tests {
     fn only_directories_at_their_own_place_are_folders_of_a_volume() {
         let root = tempfile::tempdir().expect("a directory");
         let folders = root.path().join(FOLDERS);
-        assert!(ids_below(&folders).expect("none yet").is_empty());
+        let top = File::open(root.path()).expect("open");
+        assert!(ids_below(top.as_fd()).expect("none yet").is_empty());
         fs::create_dir_all(directory(&folders, ID)).expect("made");
         for strange in ["ab/x", ".trash/x", "cd"] {
             fs::create_dir_all(folders.join(strange)).expect("made");
@@ -1343,8 +1358,15 @@ mod tests {
         let linked = FolderId(Uuid::from_u128(0xab));
         symlink("/etc", directory(&folders, linked)).expect("a link");
         fs::write(folders.join("file"), "").expect("written");
-        let all = ids_below(&folders).expect("a list");
-        assert_eq!(all, BTreeSet::from([ID]));
+        let outside = tempfile::tempdir().expect("a directory");
+        let other = FolderId(Uuid::from_u128(0xef));
+        fs::create_dir(outside.path().join(other.to_string())).expect("made");
+        symlink(outside.path(), folders.join("ef")).expect("a link");
+        let all = ids_below(top.as_fd()).expect("a list");
+        assert_eq!(all, BTreeSet::from([ID]), "no link is followed");
+        fs::rename(&folders, root.path().join("elsewhere")).expect("moved");
+        symlink("elsewhere", &folders).expect("a link");
+        ids_below(top.as_fd()).expect_err("it is no directory of ours");
     }
 
     #[test]

@@ -112,9 +112,18 @@ impl OpenVolume {
 
     /// Opens a directory below the root: through no link, and on no other file system.
     pub fn directory(&self, path: &Path) -> io::Result<OwnedFd> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        Ok(openat2(&self.root, path, flags, Mode::empty(), below())?)
+        directory_below(self.root(), path)
     }
+
+    pub(crate) fn root(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+}
+
+/// Opens a directory below an open one: through no link, and on no other file system.
+pub(crate) fn directory_below(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(openat2(root, path, flags, Mode::empty(), below())?)
 }
 
 fn below() -> ResolveFlags {

@@ -63,7 +63,7 @@ pub async fn own(server: &Server, caller: &Caller) -> Result<StorageView, Failur
         .catalog()
         .read("show what folders take", move |view| {
             let limit = folder_limit(view, user, domain, now)?;
-            // Those on volumes are held to no limit, and take none of it.
+            // Those on volumes take none of it.
             let counted = counted(view, user.into())?;
             let kept = view.storage_of(user)?.map(|warning| warning.taken);
             let taken = seen.or(kept);
@@ -344,7 +344,7 @@ pub(crate) fn count_on_volume(
     let found = server
         .catalog()
         .read_now("look for the limit of a folder", |view| view.folder(id))?;
-    if !found.is_some_and(|found| found.folder.own_limit.is_some()) {
+    if found.is_none_or(|found| found.folder.own_limit.is_none()) {
         return Ok(());
     }
     let size = server.folders()?.measure(id, MAX_COUNTED);

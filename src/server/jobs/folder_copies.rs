@@ -401,9 +401,9 @@ fn now_of(server: &Server) -> Timestamp {
     server.clock().now()
 }
 
-/// The copy that is under way, for a user who may still read what it is a copy of, and make folders of its owner.
+/// The copy that is under way, for a user who may still make a copy of what it is one of, and folders of its owner.
 ///
-/// Errors: `folder.not-found`.
+/// Errors: `folder.not-found`, `folder.not-cloneable`.
 fn copied(
     view: &ReadTransaction<'_>,
     user: UserId,
@@ -418,9 +418,28 @@ fn copied(
     let copy = view.folder(to)?.map(|found| found.folder);
     let copy = copy.filter(|copy| copy.state == FolderState::Copying && right.is_some());
     let copy = copy.ok_or_else(missing)?;
+    if !source.is_cloneable && !owns(view, user, source.owner, now)? {
+        return Err(refusals::folder_not_cloneable(&source.name).into());
+    }
     match acts_for(view, user, copy.owner, now)? {
         true => Ok(copy),
         false => Err(missing()),
+    }
+}
+
+/// Whether a user is an owner, or leads the project that is.
+fn owns(
+    view: &ReadTransaction<'_>,
+    user: UserId,
+    owner: FolderOwner,
+    now: Timestamp,
+) -> Result<bool, Failure> {
+    match owner {
+        FolderOwner::User(owner) => Ok(owner == user),
+        FolderOwner::Project(project) => {
+            let found = view.user(user)?;
+            Ok(found.is_some_and(|found| leads(&found.grants_at(now), project)))
+        }
     }
 }
 

@@ -1959,7 +1959,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: WRITE,
         body: Some("FolderLimit"),
         answer: SuccessReply::Schema("Folder"),
-        refusals: &[400, 404, 409, 422, 429],
+        refusals: &[400, 404, 409, 422, 429, 503],
         ..ROUTE
     },
     DocumentedRoute {

@@ -1,6 +1,8 @@
 //! Gives a directory that belongs to no folder a row again, for administrators of the site: after a restore of an older backup
 //! nothing else leads to its files. Reads and moves no file; one on a volume gets the link that leads there.
 
+use std::sync::Arc;
+
 use api::folders::{FolderAdoptionBody, FolderView};
 use rules::folder::{
     Folder, FolderKind, FolderOwner, FolderState, MountAccess, OwnLimit, ScopeOwner,
@@ -9,11 +11,13 @@ use rules::names::{FolderId, VolumeId};
 use rules::permissions::{Permission, may};
 use rules::refusals;
 use rules::tenancy::Scope;
+use rules::volume::VolumeState;
 use store::folders::{FolderStore, scope_of};
 
 use super::{again, insert, name_of};
 use crate::access::Caller;
 use crate::actions::accounts::find as find_user;
+use crate::actions::volumes::on_volume;
 use crate::appliance::lazy_stores::folder_failure;
 use crate::catalog::Lane;
 use crate::{Failure, Server, ServerFault};
@@ -22,6 +26,8 @@ use crate::{Failure, Server, ServerFault};
 #[derive(Debug, Clone, Copy)]
 struct FoundDirectory {
     volume: Option<VolumeId>,
+    /// A link of this machine leads there, or it lies on its disk.
+    is_linked: bool,
     /// Whose limit holds it; None where none does.
     holder: Option<FolderOwner>,
     /// What it is held to by itself.
@@ -43,11 +49,16 @@ pub async fn adopt(
     let id: FolderId = which.parse()?;
     let name = name_of(&asked.name)?;
     let (store, data) = (server.folders()?, server.settings().data.clone());
-    let looked = tokio::task::spawn_blocking(move || found(&store, &data, id));
+    let near = Arc::clone(&store);
+    let looked = tokio::task::spawn_blocking(move || found(&near, &data, id));
     let looked = looked
         .await
         .map_err(|error| ServerFault::new("look for a directory", error))??;
-    let (caller, found) = (caller.clone(), looked);
+    let found = match looked {
+        Some(found) => Some(found),
+        None => unlinked(&store, id).await?,
+    };
+    let caller = caller.clone();
     server
         .catalog()
         .write(Lane::Requests, "adopt a directory", move |rows| {
@@ -92,13 +103,20 @@ pub async fn adopt(
                 generation: 1,
             };
             insert(rows, &caller, &folder)?;
+            // The last step: without the row nothing is found by the link, and the next adoption takes it.
+            if let Some(volume) = found.volume.filter(|_| !found.is_linked) {
+                store.link_on(volume, id).map_err(folder_failure)?;
+                // Something else that has the id leads elsewhere.
+                if store.volume_of(id) != Some(volume) {
+                    return Err(refusals::folder_not_found().into());
+                }
+            }
             again(rows, &caller, id, rows.now)
         })
         .await
 }
 
-/// None where there is no such directory. Costs one visit of each directory, and one look at each volume where none of this
-/// machine's disk has that id.
+/// None where nothing of this machine's disk has that id. Costs one visit of each directory.
 fn found(
     store: &FolderStore,
     data: &std::path::Path,
@@ -106,12 +124,7 @@ fn found(
 ) -> Result<Option<FoundDirectory>, Failure> {
     let all = store.all().map_err(folder_failure)?;
     if !all.iter().any(|(one, _)| *one == id) {
-        // On a volume it may lie without a link on this disk. One that is gone is passed over.
-        let volumes = store.volumes().all().map_err(folder_failure)?;
-        let mut volumes = volumes.into_iter();
-        if !volumes.any(|volume| store.find_again(volume, id).unwrap_or(false)) {
-            return Ok(None);
-        }
+        return Ok(None);
     }
     let volume = store.volume_of(id);
     // A link into a scope that has no such directory leads nowhere.
@@ -120,6 +133,7 @@ fn found(
     }
     let mut found = FoundDirectory {
         volume,
+        is_linked: true,
         holder: None,
         own_limit: None,
     };
@@ -140,6 +154,32 @@ fn found(
         }
     }
     Ok(Some(found))
+}
+
+/// A directory on a volume that no link leads to. Costs one look at each volume that is ready, and waits for none that hangs.
+async fn unlinked(
+    store: &Arc<FolderStore>,
+    id: FolderId,
+) -> Result<Option<FoundDirectory>, Failure> {
+    let shelf = store.volumes();
+    for volume in shelf.all().map_err(folder_failure)? {
+        let state = shelf.sight(volume).map(|sight| sight.state);
+        // Until the first look nothing is known against it.
+        if !matches!(state, None | Some(VolumeState::Ready)) {
+            continue;
+        }
+        let folders = Arc::clone(store);
+        let lies = on_volume(shelf, volume, move || folders.lies_on(volume, id)).await;
+        if matches!(lies, Ok(true)) {
+            return Ok(Some(FoundDirectory {
+                volume: Some(volume),
+                is_linked: false,
+                holder: None,
+                own_limit: None,
+            }));
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ struct SeenUse {
 ///
 /// Errors: `folder.not-found`, `folder.ambiguous`, `folder.owner-only`, `folder.limit-volume`, `folder.limit-size`,
 /// `folder.limit-below-use`, `folder.limit-beyond`, `quota.exceeded`, `folder.mounted`, `folder.in-trash`, `folder.copying`,
-/// `folder.transferring`, `folder.purging`, `operation.too-many`.
+/// `folder.transferring`, `folder.purging`, `operation.too-many`, `volume.absent`, `volume.hung`.
 pub async fn set(
     server: &Server,
     caller: &Caller,
