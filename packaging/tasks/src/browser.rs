@@ -28,7 +28,8 @@ const SIZES: &str = "folder_sizes.mjs";
 const OPENINGS: &str = "states.mjs";
 
 /// Files that look at pages in pairs of language and colour scheme: `looks` of `lib/browser.mjs` says in which.
-const IN_PAIRS: [&str; 5] = [
+const IN_PAIRS: [&str; 6] = [
+    SIZES,
     "pages.mjs",
     "gpus.mjs",
     "guide.mjs",
@@ -77,7 +78,7 @@ pub(crate) fn crowded(binary: &Path) -> Result<(), Failure> {
     suite(binary, |file| file.ends_with(CROWDED), "all", &[])
 }
 
-/// Runs [`SIZES`] alone, with so many files in the largest folder.
+/// Runs [`SIZES`] alone, with a folder of so many files.
 pub(crate) fn large_folders(binary: &Path, entries: &str) -> Result<(), Failure> {
     let more = [("FARDEL_ENTRIES", Path::new(entries))];
     suite(binary, |file| file.ends_with(SIZES), "all", &more)

@@ -2,12 +2,12 @@
 //! then. Changes nothing on one.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::time::Duration;
 
 use base::observe::chain;
 use rules::names::VolumeId;
 use rules::volume::VolumeState;
+use store::volumes::refusal_of;
 
 use crate::actions::volumes::{note_state, on_volume};
 use crate::appliance::lazy_stores::folder_failure;
@@ -92,17 +92,26 @@ async fn find_again(server: &Server, volume: VolumeId) -> Result<(), Failure> {
         .await?;
     let shelf = store.volumes().clone();
     let found = on_volume(&shelf, volume, move || {
-        let mut found = 0_u64;
+        let (mut found, mut missed) = (0_u64, None);
         for id in rows {
-            found += u64::from(store.find_again(volume, id)?);
+            match store.find_again(volume, id) {
+                Ok(is_found) => found += u64::from(is_found),
+                // The volume is gone again.
+                Err(error) if refusal_of(&error).is_some() => return Err(error),
+                // One keeps no other from being found.
+                Err(error) => missed = Some((id, error)),
+            }
         }
-        Ok::<_, io::Error>(found)
+        Ok((found, missed))
     });
     // Other volumes wait no longer for this one; the thread goes on.
     let Ok(found) = tokio::time::timeout(LOOK, found).await else {
         return Ok(());
     };
-    let found = found?.map_err(folder_failure)?;
+    let (found, missed) = found?.map_err(folder_failure)?;
+    if let Some((id, error)) = missed {
+        tracing::warn!(volume = %volume, folder = %id, %error, "folders on a volume were not found again");
+    }
     if found > 0 {
         tracing::info!(volume = %volume, found, "folders on a volume were found again");
     }

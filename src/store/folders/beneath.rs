@@ -77,39 +77,77 @@ impl FolderTop {
         opened.map_err(failed("open a file of a folder", path))
     }
 
-    /// Opens a directory for what is put into it, and makes it where it is missing, with those above it.
-    pub(super) fn made(&self, path: &FolderPath) -> Result<MadeDirectory, FolderError> {
-        let doing = "make a directory in a folder";
-        let mut here = MadeDirectory {
-            open: self.directory(&FolderPath::default())?,
-            new: None,
-        };
-        for name in path.parts() {
-            let is_new = match rustix::fs::mkdirat(&here.open, name, Mode::RWXU) {
-                Ok(()) => true,
-                Err(Errno::EXIST) => false,
-                Err(error) => return Err(failed(doing, path)(error)),
-            };
-            match is_new {
-                true => here.note(name).map_err(fault(doing))?,
-                // A session is in those above it already.
-                false => here.keep(),
+    /// Puts something into a directory, which is made where it is missing, with those above it; what `put` refuses leaves none of
+    /// them. `put` is asked again where the directory is removed under its feet, as by another request that takes back what it
+    /// made: it leaves nothing behind where it fails.
+    pub(super) fn put_into<T>(
+        &self,
+        path: &FolderPath,
+        mut put: impl FnMut(BorrowedFd<'_>) -> Result<T, FolderError>,
+    ) -> Result<T, FolderError> {
+        let mut walks = 1;
+        loop {
+            let mut into = self.made(path)?;
+            match put(into.open.as_fd()) {
+                Ok(done) => {
+                    into.keep();
+                    return Ok(done);
+                }
+                Err(_) if walks < WALKS && into.is_gone() => walks += 1,
+                Err(error) => return Err(error),
             }
-            let below = directory_in(here.open.as_fd(), name).map_err(failed(doing, path))?;
-            if is_new {
-                give(here.open.as_fd(), below.as_fd(), true, self.owner).map_err(fault(doing))?;
-                sync(here.open.as_fd()).map_err(fault(doing))?;
-            }
-            here.open = below;
         }
-        Ok(here)
+    }
+
+    /// Opens a directory for what is put into it, and makes it where it is missing, with those above it.
+    fn made(&self, path: &FolderPath) -> Result<MadeDirectory, FolderError> {
+        let doing = "make a directory in a folder";
+        let mut walks = 1;
+        'walk: loop {
+            let mut here = MadeDirectory {
+                open: self.directory(&FolderPath::default())?,
+                new: None,
+            };
+            for name in path.parts() {
+                let is_new = match rustix::fs::mkdirat(&here.open, name, Mode::RWXU) {
+                    Ok(()) => true,
+                    Err(Errno::EXIST) => false,
+                    // The one that is open was removed meanwhile.
+                    Err(Errno::NOENT) if walks < WALKS => {
+                        walks += 1;
+                        continue 'walk;
+                    }
+                    Err(error) => return Err(failed(doing, path)(error)),
+                };
+                match is_new {
+                    true => here.note(name).map_err(fault(doing))?,
+                    // A session is in those above it already.
+                    false => here.keep(),
+                }
+                let below = match directory_in(here.open.as_fd(), name) {
+                    // It was removed before it was open.
+                    Err(Errno::NOENT) if walks < WALKS => {
+                        walks += 1;
+                        continue 'walk;
+                    }
+                    below => below.map_err(failed(doing, path))?,
+                };
+                if is_new {
+                    give(here.open.as_fd(), below.as_fd(), true, self.owner)
+                        .map_err(fault(doing))?;
+                    sync(here.open.as_fd()).map_err(fault(doing))?;
+                }
+                here.open = below;
+            }
+            return Ok(here);
+        }
     }
 }
 
 /// A directory that is open for what is put into it. Those that were made on the way to it go again when this is dropped, unless
 /// `keep` was said: what is refused leaves no directory behind.
 #[derive(Debug)]
-pub(super) struct MadeDirectory {
+struct MadeDirectory {
     open: OwnedFd,
     /// What holds the first one that was made, and the path of the last one below that.
     new: Option<(OwnedFd, Vec<u8>)>,
@@ -117,8 +155,17 @@ pub(super) struct MadeDirectory {
 
 impl MadeDirectory {
     /// What it was opened for is in it.
-    pub(super) fn keep(&mut self) {
+    fn keep(&mut self) {
         self.new = None;
+    }
+
+    /// Whether it has no name any more: nothing can be put into it.
+    fn is_gone(&self) -> bool {
+        match rustix::fs::fstat(&self.open) {
+            Ok(seen) => seen.st_nlink == 0,
+            // As a file server tells of it.
+            Err(error) => error == Errno::STALE,
+        }
     }
 
     /// Writes down that one was made in the one that is open.
@@ -131,12 +178,6 @@ impl MadeDirectory {
             None => self.new = Some((self.open.try_clone()?, name.to_vec())),
         }
         Ok(())
-    }
-}
-
-impl AsFd for MadeDirectory {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.open.as_fd()
     }
 }
 
@@ -158,8 +199,10 @@ impl Drop for MadeDirectory {
             };
             let removed =
                 holder.and_then(|holder| rustix::fs::unlinkat(&holder, name, AtFlags::REMOVEDIR));
-            if removed.is_err() {
-                return;
+            match removed {
+                // Another removed it: those above it are still ours.
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(_) => return,
             }
             path = parent;
         }

@@ -139,31 +139,35 @@ impl FolderStore {
         let held = rustix::fs::statat(&above, from.name(), AtFlags::SYMLINK_NOFOLLOW);
         held.map_err(failed(doing, from))?;
         let top = found.top()?;
-        let mut into = top.made(&to.parent()).map_err(|error| found.told(error))?;
-        let taken = rustix::fs::statat(&into, to.name(), AtFlags::SYMLINK_NOFOLLOW);
-        if replaces.is_none() && taken.is_ok() {
-            return Err(failed(doing, to)(rustix::io::Errno::EXIST));
-        }
-        let trash = made_trash(&found)?;
-        let replaces = replaces.map(|now| CopyReplaces { trash: &trash, now });
-        let told = |error| found.told(fault(doing)(error));
-        make(&found.staging()).map_err(told)?;
-        let place = found
-            .staging()
-            .join(format!("{}{COPY_ENDING}", Uuid::now_v7()));
-        DirBuilder::new().mode(0o700).create(&place).map_err(told)?;
-        let made = self.copy_into(
-            &found,
-            &snapshot,
-            (from, to),
-            (into.as_fd(), place.as_path()),
-            (may, replaces),
-            &mut CopyRoom::default(),
-        );
-        let cleared = trees::remove(&place);
-        made.map_err(|error| found.told(error))?;
-        into.keep();
-        cleared.map_err(fault(doing))
+        let put = |into: BorrowedFd<'_>| -> Result<(), FolderError> {
+            let taken = rustix::fs::statat(into, to.name(), AtFlags::SYMLINK_NOFOLLOW);
+            if replaces.is_none() && taken.is_ok() {
+                return Err(failed(doing, to)(rustix::io::Errno::EXIST));
+            }
+            let trash = made_trash(&found)?;
+            let replaces = replaces.map(|now| CopyReplaces { trash: &trash, now });
+            make(&found.staging()).map_err(fault(doing))?;
+            let place = found
+                .staging()
+                .join(format!("{}{COPY_ENDING}", Uuid::now_v7()));
+            DirBuilder::new()
+                .mode(0o700)
+                .create(&place)
+                .map_err(fault(doing))?;
+            let made = self.copy_into(
+                &found,
+                &snapshot,
+                (from, to),
+                (into, place.as_path()),
+                (may, replaces),
+                &mut CopyRoom::default(),
+            );
+            let cleared = trees::remove(&place);
+            made?;
+            cleared.map_err(fault(doing))
+        };
+        top.put_into(&to.parent(), put)
+            .map_err(|error| found.told(error))
     }
 
     fn copy_into(

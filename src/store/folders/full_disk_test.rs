@@ -156,10 +156,10 @@ fn an_upload_and_a_copy_that_meet_a_full_disk_leave_nothing_half_done() {
 
     fs::create_dir(disk.place.join("tree")).expect("made");
     for name in ["tree/a", "tree/b", "tree/c", "tree/d"] {
-        fs::write(disk.place.join(name), vec![3; 6 * MIB]).expect("written");
+        fs::write(disk.place.join(name), vec![3; 5 * MIB]).expect("written");
     }
     // For two of the four, and what stays free.
-    disk.leave_bytes(30 * MIB);
+    disk.leave_bytes(29 * MIB);
     let before = disk.room();
     let copied = || store.copy_entry(ID, &path("tree"), &path("copy"), &|| Ok(()));
     assert_eq!(code(copied()), FULL);

@@ -268,12 +268,12 @@ pub(super) fn restore(top: &FolderTop, trash: &Path, id: Uuid) -> Result<FolderP
     if !item.is_dir() {
         return Err(refusals::folder_removed_not_found().into());
     }
-    let mut parent = top.made(&path.parent())?;
-    let flags = RenameFlags::NOREPLACE;
-    rustix::fs::renameat_with(&from, WHAT, &parent, path.name(), flags)
-        .map_err(failed(doing, &path))?;
-    parent.keep();
-    sync(parent.as_fd()).map_err(fault(doing))?;
+    top.put_into(&path.parent(), |parent| {
+        let flags = RenameFlags::NOREPLACE;
+        rustix::fs::renameat_with(&from, WHAT, parent, path.name(), flags)
+            .map_err(failed(doing, &path))?;
+        sync(parent).map_err(fault(doing))
+    })?;
     let cleared = fs::remove_file(item.join(NOTE)).and_then(|()| fs::remove_dir(&item));
     // It is back; what is left of its item is removed by the next look.
     if let Err(error) = cleared {

@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -452,36 +452,37 @@ impl FolderStore {
         let place = found.staging();
         let part = place.join(part_name(upload));
         let top = found.top()?;
-        let mut parent = top.made(&path.parent()).map_err(full)?;
         let file = OpenOptions::new().write(true).open(&part);
         let file = file.map_err(fault(doing))?;
-        give(parent.as_fd(), file.as_fd(), false, top.owner()).map_err(fault(doing))?;
-        if declared.overwrite
-            && let Ok(old) = rustix::fs::statat(&parent, path.name(), AtFlags::SYMLINK_NOFOLLOW)
-            && FileType::from_raw_mode(old.st_mode) == FileType::RegularFile
-        {
-            // A program stays one, and what its owner alone reads stays so.
-            let mode = Permissions::from_mode(old.st_mode & 0o777);
-            file.set_permissions(mode).map_err(fault(doing))?;
-        }
-        if let Some(at) = declared.modified_at {
-            let millis = u64::try_from(at.as_millis()).unwrap_or(0);
-            // A file system may not know such a time.
-            let _ = file.set_modified(UNIX_EPOCH + Duration::from_millis(millis));
-        }
-        file.sync_all().map_err(fault(doing)).map_err(full)?;
-        if let Some(version) = &declared.version {
-            // Right before: sessions write meanwhile.
-            check_version(&top, &path, version)?;
-        }
-        let flags = match declared.overwrite {
-            true => RenameFlags::empty(),
-            false => RenameFlags::NOREPLACE,
+        let put = |parent: BorrowedFd<'_>| -> Result<(), FolderError> {
+            give(parent, file.as_fd(), false, top.owner()).map_err(fault(doing))?;
+            if declared.overwrite
+                && let Ok(old) = rustix::fs::statat(parent, path.name(), AtFlags::SYMLINK_NOFOLLOW)
+                && FileType::from_raw_mode(old.st_mode) == FileType::RegularFile
+            {
+                // A program stays one, and what its owner alone reads stays so.
+                let mode = Permissions::from_mode(old.st_mode & 0o777);
+                file.set_permissions(mode).map_err(fault(doing))?;
+            }
+            if let Some(at) = declared.modified_at {
+                let millis = u64::try_from(at.as_millis()).unwrap_or(0);
+                // A file system may not know such a time.
+                let _ = file.set_modified(UNIX_EPOCH + Duration::from_millis(millis));
+            }
+            file.sync_all().map_err(fault(doing))?;
+            if let Some(version) = &declared.version {
+                // Right before: sessions write meanwhile.
+                check_version(&top, &path, version)?;
+            }
+            let flags = match declared.overwrite {
+                true => RenameFlags::empty(),
+                false => RenameFlags::NOREPLACE,
+            };
+            rustix::fs::renameat_with(CWD, &part, parent, path.name(), flags)
+                .map_err(failed(doing, &path))?;
+            sync(parent).map_err(fault(doing))
         };
-        let moved = rustix::fs::renameat_with(CWD, &part, &parent, path.name(), flags);
-        moved.map_err(failed(doing, &path)).map_err(full)?;
-        parent.keep();
-        sync(parent.as_fd()).map_err(fault(doing))?;
+        top.put_into(&path.parent(), put).map_err(full)?;
         forget(&place, upload).map_err(fault(doing))?;
         let stat = rustix::fs::fstat(&file).map_err(|error| fault(doing)(error.into()))?;
         self.finished.keep(id, staged);
@@ -924,6 +925,45 @@ mod tests {
         sent(&store, upload, 0, b"new", None).expect("sent");
         assert!(store.place(ID, upload).expect("in its place"));
         assert_eq!(fs::read_to_string(place.join(deep)).expect("there"), "new");
+    }
+
+    #[test]
+    fn of_two_that_make_one_directory_the_refused_takes_nothing_from_the_other() {
+        let (_data, store, place) = opened();
+        let top = store.place_of(ID).expect("there").top().expect("open");
+        let path = FolderPath::parse("a/b").expect("a path");
+        let refused = || -> Result<(), FolderError> { Err(refusals::upload_busy().into()) };
+        let mut asked = 0;
+        let put = top.put_into(&path, |_| {
+            asked += 1;
+            if asked > 1 {
+                return Ok(());
+            }
+            // The other had made it, and takes it back.
+            fs::remove_dir_all(place.join("a")).expect("removed");
+            refused()
+        });
+        assert_eq!((code(put).as_str(), asked), ("done", 2));
+        assert!(place.join("a/b").is_dir());
+        fs::remove_dir_all(place.join("a")).expect("removed");
+        let put = top.put_into(&path, |_| {
+            let upload = begun(&store, "a/b/file", 3);
+            sent(&store, upload, 0, b"new", None).expect("sent");
+            assert!(store.place(ID, upload).expect("in its place"));
+            refused()
+        });
+        assert_eq!(code(put), "upload.busy");
+        assert!(place.join("a/b/file").is_file());
+        // Where one of them is removed, those above it still go.
+        fs::remove_dir_all(place.join("a")).expect("removed");
+        let mut asked = 0;
+        let put = top.put_into(&path, |_| {
+            asked += 1;
+            fs::remove_dir(place.join("a/b")).expect("removed");
+            refused()
+        });
+        assert_eq!(code(put), "upload.busy");
+        assert!(asked > 1 && !place.join("a").exists());
     }
 
     #[test]

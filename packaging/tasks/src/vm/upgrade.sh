@@ -5,7 +5,7 @@
 older=$1 newer=$2
 export DEBIAN_FRONTEND=noninteractive
 limit=$((64 << 20))
-# Bytes of the upload: at 400 KiB a second it takes longer than an upgrade.
+# Bytes of the upload: at 200 KiB a second it takes longer than an upgrade.
 size=$((32 << 20))
 
 # Nobody is there to be asked; progress bars are no use in a log.
@@ -111,7 +111,7 @@ place=$(api --request POST --header "upload-length: $size" --header 'upload-meta
     --dump-header - --output /dev/null http://box/api/v1/folders/data/uploads |
     tr -d '\r' | sed -n 's/^location: //Ip')
 [ -n "$place" ] || fail "the upload is not begun"
-send /tmp/sent 0 --limit-rate 400K --max-time 300 >/tmp/sender.log 2>&1 &
+send /tmp/sent 0 --limit-rate 200K --max-time 300 >/tmp/sender.log 2>&1 &
 sender=$!
 soon "bytes of the upload" has_come
 
