@@ -101,11 +101,14 @@ async function settle(place) {
   const page = await context.newPage();
   await setUp(page, house);
   await addUser(page, house, OTHER);
-  await page.close();
   pem = readFileSync(join(house.environment.FARDEL_DATA, "tls/own.pem"), "utf8");
   house.command("run", "-d", "--cpu", "0.5", "--mem", "512m", "--name", "web", "host", "--", "python3", "-c", APPS);
   await until(() => "the session runs or ends", async () => ["running", "ended"].includes(session().state));
   python = session().state === "running";
+  // Before an app listens, its page waits for a click. The second listens after the first.
+  const entry = () => asked(page, "POST", `/sessions/${session().id}/apps/8001/open`, {}).then((way) => way.entry, () => null);
+  if (python) await until(() => "the apps listen", entry);
+  await page.close();
   stranger = await newContext();
   theirs = await stranger.newPage();
   await theirs.goto(`${house.origin}/login`);
