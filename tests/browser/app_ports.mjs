@@ -1,6 +1,8 @@
 // A port that passes from one app to another, in a real browser: the machine has one port for apps, so the next app waits until
 // the one before has rested a day, and then finds nothing of what that one left in the browser. While the port is the first
 // app's, everything is still there when it is entered again.
+//
+// Proves too: `only_our_own_pages_and_programs_with_tokens_may_change_anything`
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";

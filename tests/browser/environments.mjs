@@ -1,6 +1,8 @@
 // Environments in the console, as an administrator brings them on a stick: a bundle is chosen and comes in with its progress,
 // its page says what it holds, a session starts from it, and a newer version comes beside the one before. What is not signed,
 // was changed, was cut or is older is refused on the page, in the language of its reader, with and without script.
+//
+// Proves too: `an_environment_travels_as_a_file`
 
 import assert from "node:assert/strict";
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
