@@ -195,6 +195,22 @@ const attack = (page, target) =>
     await new Promise((done) => setTimeout(done, 1_000));
   }, target);
 
+/// Lets the page of an app ask it again and again, and note when it answers no more.
+const watch = (page) =>
+  page.evaluate(() => {
+    const loop = async () => {
+      for (;;) {
+        const status = await fetch("/heard").then((answer) => answer.status, () => 0);
+        if (status !== 200) return (globalThis.closedAt = performance.timeOrigin + performance.now());
+        await new Promise((again) => setTimeout(again, 20));
+      }
+    };
+    loop();
+  });
+
+/// When that was.
+const closed = (page) => until(() => "the app is closed", () => page.evaluate(() => globalThis.closedAt));
+
 before(async () => {
   if (root) browser = await launch();
 });
@@ -222,26 +238,42 @@ for (const place of PLACES) {
       await attack(target, origin);
       assert.deepEqual(await heard(target), ALL, "from its own page");
       await hostile.close();
+      await target.close();
+    });
 
-      // The other user's app, which they share: its page is a page of theirs in this browser.
+    test("nothing that an app of another user sends reaches one, and it closes when its share is taken back", async (t) => {
+      if (skipped(t)) return;
+      const target = await opened(8001);
+      const { origin } = new URL(target.url());
+      const before = await heard(target);
+      // Its page is a page of theirs in this browser.
       const launched = await asked(theirs, "POST", "/sessions", {
         name: "theirs", kind: "batch", image: "host", command: ["python3", "-c", APPS], resources: { cpu: 0.5, memory: 512 << 20 },
       });
       const path = `/sessions/${launched.id}`;
       await until(() => "their session runs", async () => (await asked(theirs, "GET", path)).state === "running");
       const way = await until(() => "their app answers", () => asked(theirs, "POST", `${path}/apps/8000/open`, {}).then((way) => way.entry && way, () => null));
-      await asked(theirs, "POST", `${path}/apps/8000/shares`, { user: PERSON.name });
+      const share = await asked(theirs, "POST", `${path}/apps/8000/shares`, { user: PERSON.name });
       const visited = await context.newPage();
       await visited.goto(`${house.origin}/apps/${way.app.address_port}`);
       await until(() => `their app in ${visited.url()}`, async () => (await visited.title()) === "App 8000");
       assert.notEqual(new URL(visited.url()).origin, origin);
       await attack(visited, origin);
-      assert.deepEqual(await heard(target), ALL, "nothing more from an app of another user");
+      assert.deepEqual(await heard(target), before, "from an app of another user");
       // The same page and the same script, and a server that hides who asks.
       const relay = await withoutCheckOfAsker(origin, pem);
       await attack(visited, relay.origin);
-      assert.deepEqual(await heard(target), [...ALL, ...ALL].sort(), "without the check");
+      assert.deepEqual(await heard(target), [...before, ...ALL].sort(), "without the check");
       await relay.close();
+      await watch(visited);
+      const at = `/api/v1${path}/apps/8000/shares/${share.id}`;
+      const takenAt = await theirs.evaluate(async (path) => {
+        const answer = await fetch(path, { method: "DELETE" });
+        if (!answer.ok) throw new Error(`taking a share back: ${answer.status}`);
+        return performance.timeOrigin + performance.now();
+      }, at);
+      const took = (await closed(visited)) - takenAt;
+      assert.ok(took <= 2_000, `${took} ms`);
       await visited.close();
       await target.close();
     });
@@ -393,16 +425,7 @@ for (const place of PLACES) {
     test("an app is closed two seconds after its user has signed out", async (t) => {
       if (skipped(t)) return;
       const app = await opened(8000);
-      await app.evaluate(() => {
-        const loop = async () => {
-          for (;;) {
-            const status = await fetch("/heard").then((answer) => answer.status, () => 0);
-            if (status !== 200) return (globalThis.closedAt = performance.timeOrigin + performance.now());
-            await new Promise((again) => setTimeout(again, 20));
-          }
-        };
-        loop();
-      });
+      await watch(app);
       const other = await context.newPage();
       await other.goto(`${house.origin}/`);
       const leftAt = await other.evaluate(async () => {
@@ -410,8 +433,8 @@ for (const place of PLACES) {
         if (answer.status >= 400) throw new Error(`signing out: ${answer.status}`);
         return performance.timeOrigin + performance.now();
       });
-      const closedAt = await until(() => "the app is closed", () => app.evaluate(() => globalThis.closedAt));
-      assert.ok(closedAt - leftAt <= 2_000, `${closedAt - leftAt} ms`);
+      const took = (await closed(app)) - leftAt;
+      assert.ok(took <= 2_000, `${took} ms`);
     });
   });
 }
