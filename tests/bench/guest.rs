@@ -1,9 +1,9 @@
-//! What this program does inside the sessions of a bench: makes many files, writes and tells how long each write waited, or
-//! serves as an app. It comes in as an image that holds this one file; nothing of the machine is needed inside.
+//! What this program does inside the sessions of a bench: makes many files, writes and tells how long each write waited,
+//! serves as an app, or takes what a listed server sends. It comes in as an image that holds this one file; nothing of the machine is needed inside.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,8 @@ const FILLED_FILE: u64 = 64 << 20;
 const PAUSE: Duration = Duration::from_millis(5);
 const DURABLE_EACH: u64 = 20;
 const WRITE: usize = 4096;
+/// Bytes of one read of what a server sends.
+const TAKEN: usize = 256 << 10;
 /// The writer begins its file again at this length.
 const MAX_WRITTEN: u64 = 64 << 20;
 
@@ -101,6 +103,10 @@ pub(super) fn run(words: &[String]) -> io::Result<Value> {
         ["serve", port] => {
             let port = u16::try_from(number(port)?).map_err(io::Error::other)?;
             serve(TcpListener::bind(("127.0.0.1", port))?)
+        }
+        ["take", host, port] => {
+            let port = u16::try_from(number(port)?).map_err(io::Error::other)?;
+            take_from(SocketAddr::new(host_address(host)?, port))
         }
         _ => Err(io::Error::other("a guest does not know that")),
     }
@@ -233,6 +239,42 @@ fn echo(reader: &mut BufReader<TcpStream>, stream: &mut TcpStream) -> io::Result
             *byte ^= head[2 + at % 4];
         }
         stream.write_all(&frame)?;
+    }
+}
+
+/// The address of a name in the session's own list of hosts; no other resolver is asked.
+fn host_address(name: &str) -> io::Result<IpAddr> {
+    fs::read_to_string("/etc/hosts")?
+        .lines()
+        .filter_map(|line| line.split_once(char::is_whitespace))
+        .find(|(_, names)| names.split_whitespace().any(|one| one == name))
+        .and_then(|(address, _)| address.parse().ok())
+        .ok_or_else(|| io::Error::other(format!("no host {name}")))
+}
+
+/// Connects, and takes as many bytes as it is told in eight bytes before them, answers with one, and again until the server
+/// ends the connection.
+pub(super) fn take_from(address: SocketAddr) -> io::Result<Value> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    let mut buffer = vec![0; TAKEN];
+    loop {
+        let mut length = [0; 8];
+        match stream.read_exact(&mut length) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Value::Null),
+            Err(error) => return Err(error),
+        }
+        let mut left = u64::from_le_bytes(length);
+        while left > 0 {
+            let most = left.min(TAKEN as u64) as usize;
+            let count = stream.read(&mut buffer[..most])?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            left -= count as u64;
+        }
+        stream.write_all(&[1])?;
     }
 }
 

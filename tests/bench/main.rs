@@ -7,6 +7,7 @@ mod class;
 mod cluster;
 mod commits;
 mod crowded;
+mod egress;
 mod exchange;
 mod guest;
 mod imports;
@@ -36,10 +37,10 @@ use fardel::doors::bench::{BenchRun, subject, tiny, wire};
 use rules::units::Bytes;
 use serde_json::{Map, Value, json};
 
-const WORDS: [&str; 22] = [
+const WORDS: [&str; 23] = [
     "start", "visit", "idle", "click", "open", "site", "submit", "place", "preview", "import",
     "class", "launch", "mounts", "burst20", "burst100", "upload", "download", "archive", "million",
-    "proxy", "ssh", "commit",
+    "proxy", "ssh", "egress", "commit",
 ];
 /// Bytes of the files that are sent and taken, where none are named, in a quick run, and at most.
 const SIZE: u64 = 2 << 30;
@@ -48,11 +49,11 @@ const MAX_SIZE: u64 = 20 << 30;
 const USAGE: &str = "\
 usage: bench [--quick] [--program FILE] [--images DIRECTORY] [--size SIZE] [--disk] [-o json|table] [WHAT…]
   WHAT      start visit idle click open site submit place preview import class launch mounts burst20 burst100
-            upload download archive million proxy ssh commit; all of them without it
+            upload download archive million proxy ssh egress commit; all of them without it
   --quick   fewer samples, and 100 at once is left out
   --program the fardel that is measured; without it the one beside this program
   --images  image archives (*.tar) to import; without it one is made of this machine's files
-  --size    of the files of upload, download, ssh and commit, up to 20GiB; without it 2GiB
+  --size    of the streams of upload, download, ssh, egress and commit, up to 20GiB; without it 2GiB
   --disk    launch also measures sessions with a limit of their own on the disk
 Peers that are not installed are looked for in the directory that FARDEL_PEERS names; where there is none, ours is
 measured alone.";
@@ -175,6 +176,7 @@ fn measure(word: &str, wanted: &BenchArguments) -> io::Result<Value> {
         "million" => crowded::million(wanted.run.quick),
         "proxy" => proxy::proxied(times(1, 3), seconds(2, 10)),
         "ssh" => ssh::ssh(wanted.size(), times(1, 3)),
+        "egress" => egress::egress(wanted.size(), times(1, 3)),
         "commit" => commits::commits(wanted.size()),
         "burst20" => peers::beside_podman(20),
         "burst100" => peers::beside_podman(100),

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::member::Member;
 use super::subject::BenchServer;
 use super::tiny::Tiny;
+use super::wire::Connection;
 
 const FOLDERS: [&str; 3] = ["data", "models", "results"];
 const POLICY: &str = "bench-network";
@@ -19,17 +20,7 @@ pub(super) fn mounted(count: usize) -> io::Result<Value> {
     let member = Member::first(&subject)?;
     let mut root = subject.local()?;
     import(&mut root, &tiny.archive())?;
-    let policy = json!({
-        "name": POLICY,
-        "egress": {"networks": ["none", "list"], "targets": ["db=10.1.2.3:5432"]},
-    });
-    root.post("/api/v1/policies", &policy)?
-        .good("make a policy")?;
-    // The name of the first administrator of a bench.
-    let to = json!({"level": "user", "subject": "bench"}).to_string();
-    let kind = "content-type: application/json\r\n";
-    root.send("PUT", &format!("/api/v1/policies/{POLICY}/uses"), kind, &to)?
-        .good("attach the policy")?;
+    allow_target(&mut root, POLICY, "db=10.1.2.3:5432")?;
     for name in FOLDERS {
         member.folder(&subject, name)?;
     }
@@ -51,4 +42,20 @@ pub(super) fn mounted(count: usize) -> io::Result<Value> {
         "what": "the usual launch of a tiny image, and the same with network `list` and three folders, in turns",
         "p50_ratio": ratio(p50(&with.process), p50(&without.process)),
     }))
+}
+
+/// Lets sessions of the first administrator have a network with this target, by a policy of this name.
+pub(super) fn allow_target(root: &mut Connection, policy: &str, target: &str) -> io::Result<()> {
+    let egress = json!({"networks": ["none", "list"], "targets": [target]});
+    root.post(
+        "/api/v1/policies",
+        &json!({"name": policy, "egress": egress}),
+    )?
+    .good("make a policy")?;
+    // The name of the first administrator of a bench.
+    let to = json!({"level": "user", "subject": "bench"}).to_string();
+    let kind = "content-type: application/json\r\n";
+    root.send("PUT", &format!("/api/v1/policies/{policy}/uses"), kind, &to)?
+        .good("attach the policy")
+        .map(drop)
 }

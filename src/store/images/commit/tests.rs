@@ -20,7 +20,10 @@ struct Bench {
 
 /// A store with one image; None, with the reason told, where images cannot be unpacked.
 fn bench(test: &str, limits: ImportLimits) -> Option<Bench> {
-    let directory = tempfile::tempdir().unwrap();
+    bench_in(tempfile::tempdir().unwrap(), test, limits)
+}
+
+fn bench_in(directory: TempDir, test: &str, limits: ImportLimits) -> Option<Bench> {
     let store = ImageStore::open(&directory.path().join("images"), limits).unwrap();
     if let Err(error) = store.can_unpack() {
         skips::skip(test, &error.to_string());
@@ -188,4 +191,54 @@ fn a_layer_beyond_the_limit_of_bytes_leaves_nothing() {
     let refused = bench.commit(large, false).unwrap_err();
     assert_eq!(refused.code(), Some("image.too-large"));
     bench.assert_untouched();
+}
+
+/// A small file system of its own, gone with the value.
+struct SmallDisk(TempDir);
+
+impl SmallDisk {
+    fn mount(size: &std::ffi::CStr) -> Result<Self, rustix::io::Errno> {
+        let directory = tempfile::tempdir().unwrap();
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("none", directory.path(), "tmpfs", flags, Some(size))?;
+        Ok(Self(directory))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn a_disk_that_fills_in_the_middle_of_a_layer_keeps_nothing_of_it() {
+    const NAME: &str = "a_disk_that_fills_in_the_middle_of_a_layer_keeps_nothing_of_it";
+    let disk = match SmallDisk::mount(c"size=8m") {
+        Ok(disk) => disk,
+        Err(error) => {
+            let reason = format!("a file system cannot be mounted here: {error}");
+            return skips::skip(NAME, &reason);
+        }
+    };
+    let directory = tempfile::tempdir_in(disk.0.path()).unwrap();
+    let Some(bench) = bench_in(directory, NAME, limits()) else {
+        return;
+    };
+    let room = || free_bytes(bench.store.staging.as_fd()).unwrap();
+    let before = room();
+    // Fewer bytes than between two looks at the disk: the write itself finds it full, in the third file.
+    let part = vec![b'x'; 3 << 20];
+    let layer_of = |files: &[&str]| {
+        let start = Tar::default().directory("./", 0o755);
+        let all = files.iter().fold(start, |tar, file| tar.file(file, &part));
+        all.end()
+    };
+    let refused = bench.commit(layer_of(&["one", "two", "three"]), false);
+    assert_eq!(refused.unwrap_err().code(), Some("image.disk-full"));
+    bench.assert_untouched();
+    assert_eq!(room(), before, "bytes of it are still there");
+    // As much as fits is an image in the same store.
+    let made = bench.commit(layer_of(&["one", "two"]), false).unwrap();
+    assert_eq!(made.record.layers.len(), 2);
 }
