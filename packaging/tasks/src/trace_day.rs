@@ -15,18 +15,18 @@ const MIN_KEPT: u64 = 85;
 /// Other days, each with the next seed's as the day before. Their middle keeps the promise; a single day may miss it.
 const OTHER_DAYS: [u64; 6] = [11, 12, 13, 14, 15, 16];
 /// The worst of them as measured. Lowered where it got better, never raised.
-const WORST_ERROR: u64 = 26;
+const WORST_ERROR: u64 = 17;
 /// GPUs in use from 9 to 19 h in the common day, fair and timed, in percent, as measured; the goal is 96. Raised where it got
 /// better, never lowered.
-const MIN_BUSY: f64 = 94.8;
+const MIN_BUSY: f64 = 95.5;
 
 /// Where ours is behind Slurm's in the common day, by order of the queue and figure, and how far at most: as measured. A row
 /// goes where it is behind no more; none is added.
 const BEHIND: [(&str, &str, f64); 4] = [
     ("fair", "students p50", 2.0),
     ("fair", "students max", 5.0),
-    ("fair", "others p95", 330.0),
-    ("fair", "4 GPUs and up p50", 266.0),
+    ("fair", "others p95", 294.0),
+    ("fair", "4 GPUs and up p50", 188.0),
 ];
 
 /// Plays the common day and six others with that program, and holds what their sessions were told to what came.
@@ -189,20 +189,20 @@ mod tests {
 
     #[test]
     fn each_promise_of_forecasts_fails_where_it_is_missed() {
-        let days = [(24, 93), (17, 92), (19, 92), (26, 91), (17, 94), (14, 94)];
-        assert!(held((18, 90), &days, 94.8).is_ok());
+        let days = [(16, 90), (11, 95), (12, 92), (17, 93), (16, 95), (13, 92)];
+        assert!(held((16, 92), &days, 95.5).is_ok());
         let missed = |common, days: &[(u64, u64)], busy| held(common, days, busy).unwrap_err().0;
-        assert!(missed((21, 90), &days, 94.8).contains("common day: median error"));
-        assert!(missed((18, 84), &days, 94.8).contains("common day: kept"));
-        assert!(missed((18, 90), &days, 94.7).contains("GPUs in use"));
-        assert!(missed((18, 90), &[], 94.8).contains("other days"));
+        assert!(missed((21, 90), &days, 95.5).contains("common day: median error"));
+        assert!(missed((18, 84), &days, 95.5).contains("common day: kept"));
+        assert!(missed((16, 92), &days, 95.4).contains("GPUs in use"));
+        assert!(missed((18, 90), &[], 95.5).contains("other days"));
         let mut worse = days;
-        worse[3].0 = 27;
-        assert!(missed((18, 90), &worse, 94.8).contains("worst error"));
-        worse[3] = (26, 84);
-        assert!(missed((18, 90), &worse, 94.8).contains("kept at least"));
-        let late = days.map(|(error, kept)| (error + 2, kept));
-        assert!(missed((18, 90), &late, 94.8).contains("other days: median error"));
+        worse[3].0 = 18;
+        assert!(missed((18, 90), &worse, 95.5).contains("worst error"));
+        worse[3] = (17, 84);
+        assert!(missed((18, 90), &worse, 95.5).contains("kept at least"));
+        let late = days.map(|(error, kept)| (error + 5, kept));
+        assert!(missed((18, 90), &late, 95.5).contains("other days: median error"));
         let few = json!({"forecasts": {"count": 3, "error_p50_percent": 1, "kept_percent": 99}});
         assert!(told(&few).is_err());
     }

@@ -1,6 +1,7 @@
-//! Timed backfill: who may start before the first session that waits for room, because of time limits. That one starts at
-//! the latest once enough of what runs has reached its limit. Another may start before it that is over by then, or that
-//! leaves its room free then. Strict backfill, which looks at no time limit, is in `reservations`.
+//! Timed backfill: who may start before the first sessions that wait for room, because of time limits. The first one starts
+//! at the latest once enough of what runs has reached its limit; the next ones likewise, each on another machine. Another
+//! may start before them that is over by then, or that leaves their room free then. Strict backfill, which looks at no time
+//! limit, is in `reservations`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,9 +13,13 @@ use crate::resources::Demand;
 use crate::session::{Session, SessionEnvironment, SessionState};
 use crate::units::Timestamp;
 
-/// Sizes of which timed backfill looks for places in one pass; one is counted twice where some of its sessions are over in
+/// Sizes of which timed backfill looks for places in one pass; one is counted again where some of its sessions are over in
 /// time and some are not. More: a pass over a queue in which every request differs takes longer. Fewer: fewer of such a queue pass.
 const MAX_TIMED_SIZES: usize = 64;
+/// Sessions that wait for room and have a machine kept for them, each of another size: the reservations of a backfill
+/// scheduler. More: a pass over many machines takes longer. Fewer: large sessions wait longer, as smaller ones behind them
+/// take what ends each time that a user of less use comes before them.
+const MAX_FRONTS: usize = 4;
 
 /// What a session holds of one machine, and when its time limit ends that.
 pub(super) struct RoomEnd<'w> {
@@ -84,22 +89,37 @@ fn over_by(placed: Timestamp, seconds: u64) -> Timestamp {
     placed.plus_seconds(seconds.saturating_add(START_SECONDS))
 }
 
-/// A size, and whether a session of it is over before the front starts.
-type TimedSize = (Demand, bool, bool);
+/// A bit for each front: whether a session is over before it starts.
+type FrontBits = u8;
+/// Over before each front, those to come too.
+const BEFORE_ALL: FrontBits = FrontBits::MAX;
 
-/// The latest start of the first session that waits for room, and what others may have before.
-pub(super) struct TimedBackfill<'w> {
-    front: &'w Session,
+/// A size, and before which fronts a session of it is over.
+type TimedSize = (Demand, bool, FrontBits);
+
+/// One that waits for room and has a machine kept for it.
+struct TimedFront<'w> {
+    session: &'w Session,
     /// When it starts at the latest, unless its machine fails.
     at: Timestamp,
     /// One of those whose end makes room for it then.
     after: SessionId,
-    /// The machine on which it has room then.
+    /// The machine on which it has room then; of no other front.
     spot: usize,
-    now: Timestamp,
     /// That machine as it is at that time; other machines say nothing here.
     then: RefCell<ClusterState<'w>>,
-    /// All machines now, with nothing kept for those who wait, and that one shut.
+}
+
+/// The latest starts of the first sessions that wait for room, and what others may have before.
+pub(super) struct TimedBackfill<'w> {
+    /// In the order of the queue.
+    fronts: Vec<TimedFront<'w>>,
+    /// How many were to be fronts, with those whose start is not known.
+    asked: usize,
+    /// All ends that are known.
+    ends: Vec<RoomEnd<'w>>,
+    now: Timestamp,
+    /// All machines now, with nothing kept for those who wait, and those of the fronts shut.
     elsewhere: ClusterState<'w>,
     /// Whether sizes that were looked for may find a place still: room becomes only less.
     sizes: RefCell<BTreeMap<TimedSize, bool>>,
@@ -112,16 +132,38 @@ impl<'w> TimedBackfill<'w> {
     pub(super) fn new(
         ground: &ClusterState<'w>,
         front: &'w Session,
-        mut ends: Vec<RoomEnd<'w>>,
+        ends: Vec<RoomEnd<'w>>,
         now: Timestamp,
     ) -> Option<Self> {
-        if ground.is_let_in_somewhere(front) {
-            return None;
+        let mut timed = Self {
+            fronts: Vec::new(),
+            asked: 0,
+            ends,
+            now,
+            elsewhere: ground.bare(),
+            sizes: RefCell::default(),
+        };
+        timed.keep(front);
+        (!timed.fronts.is_empty()).then_some(timed)
+    }
+
+    /// Whether a machine is kept for the next one that waits, too.
+    pub(super) fn keeps_more(&self) -> bool {
+        self.asked < MAX_FRONTS
+    }
+
+    /// Keeps for one more that waits the machine on which it starts first, of those that are kept for no other; nothing
+    /// where that is not known. Costs as `new`, with one copy.
+    pub(super) fn keep(&mut self, front: &'w Session) {
+        self.asked += 1;
+        if self.elsewhere.is_let_in_somewhere(front) {
+            return;
         }
         let demand = &front.spec.demand;
         let host = front.spec.environment == SessionEnvironment::Host;
+        let ends = &mut self.ends;
         ends.sort_by_key(|end| (end.found.spot, end.at, end.session.id));
-        let mut then = ground.bare();
+        let mut then = self.elsewhere.bare();
         let mut latest: Option<(Timestamp, usize, SessionId)> = None;
         for here in ends.chunk_by(|one, next| one.found.spot == next.found.spot) {
             let spot = here[0].found.spot;
@@ -142,52 +184,55 @@ impl<'w> TimedBackfill<'w> {
                 }
             }
         }
-        let (at, spot, after) = latest?;
-        let mut elsewhere = ground.bare();
-        elsewhere.close(spot);
-        Some(Self {
-            front,
+        let Some((at, spot, after)) = latest else {
+            return;
+        };
+        self.elsewhere.close(spot);
+        self.fronts.push(TimedFront {
+            session: front,
             at,
             after,
             spot,
-            now,
             then: RefCell::new(then),
-            elsewhere,
-            sizes: RefCell::default(),
-        })
+        });
     }
 
-    /// When the front starts at the latest.
+    /// When the first one starts at the latest.
     pub(super) fn latest(&self) -> Timestamp {
-        self.at
+        self.fronts[0].at
     }
 
-    /// The front, when it starts at the latest, and one whose end makes room for it then.
+    /// The first one, when it starts at the latest, and one whose end makes room for it then.
     pub(super) fn front(&self) -> (&'w Session, Timestamp, SessionId) {
-        (self.front, self.at, self.after)
+        let front = &self.fronts[0];
+        (front.session, front.at, front.after)
     }
 
-    /// A place of a session that may start before the front; None where it would delay it, or finds no room. Costs about
+    /// A place of a session that may start before the fronts; None where it would delay one, or finds no room. Costs about
     /// the logarithm of the machines.
     pub(super) fn place(&self, session: &Session) -> Option<FoundPlace> {
         if !self.is_hopeful(session) {
             return None;
         }
         let key = self.size(session)?;
-        let found = self.room(session).or_else(|| self.beside(session, key.2));
-        let mut sizes = self.sizes.borrow_mut();
-        sizes.insert(key, found.is_some());
-        // One that were over in time would find none either.
+        let found = self.best(session, key.2);
         let (demand, host, _) = key;
-        if found.is_none() && self.elsewhere.place_on(self.spot, &demand, host).is_none() {
-            sizes.insert((demand, host, true), false);
-        }
+        let has_room = |front: &TimedFront<'_>| {
+            let place = self.elsewhere.place_on(front.spot, &demand, host);
+            place.is_some()
+        };
+        // Where none has room now, one that were over in time would find none either.
+        let key = match found.is_some() || self.fronts.iter().any(has_room) {
+            true => key,
+            false => (demand, host, BEFORE_ALL),
+        };
+        self.sizes.borrow_mut().insert(key, found.is_some());
         found
     }
 
     /// Whether no session of that size finds a place any more, with any time limit.
     pub(super) fn finds_none(&self, (demand, host): (Demand, bool)) -> bool {
-        self.sizes.borrow().get(&(demand, host, true)) == Some(&false)
+        self.sizes.borrow().get(&(demand, host, BEFORE_ALL)) == Some(&false)
     }
 
     /// Whether a place has to be looked for: it has a time limit, and no session like it found none.
@@ -209,30 +254,41 @@ impl<'w> TimedBackfill<'w> {
     }
 
     /// Notes that a session has a place.
-    pub(super) fn take(&mut self, found: &FoundPlace, session: &Session) {
+    pub(super) fn take(&mut self, found: &FoundPlace, session: &'w Session) {
         self.elsewhere.take(found, session);
-        if found.spot == self.spot && !self.is_over_in_time(session) {
-            self.then.get_mut().take(found, session);
+        let over = self.over_before(session);
+        for (front, bit) in self.fronts.iter_mut().zip(bits()) {
+            if found.spot == front.spot && over & bit == 0 {
+                front.then.get_mut().take(found, session);
+            }
         }
+        let end = RoomEnd::of_placed(session, found, self.now);
+        self.ends.extend(end);
     }
 
     /// The longest time limit in seconds with which a session would start now that does not; None where no limit would
     /// do, or its own does.
     pub(super) fn limit_to_start(&self, session: &Session) -> Option<u64> {
-        if session.device_affinity.is_some() || self.is_over_in_time(session) {
-            return None;
-        }
         let host = session.spec.environment == SessionEnvironment::Host;
-        if !self.is_looked_for(&(session.spec.demand, host, true)) {
+        if session.device_affinity.is_some() || self.finds_none((session.spec.demand, host)) {
             return None;
         }
-        let seconds = self.at.seconds_since(over_by(self.now, 0));
-        let has_room = || self.room(session).or_else(|| self.beside(session, true));
-        (seconds > 0 && has_room().is_some()).then_some(seconds)
+        let own = self.over_before(session);
+        let mut latest: Vec<Timestamp> = self.fronts.iter().map(|front| front.at).collect();
+        latest.sort_unstable();
+        latest.into_iter().rev().find_map(|at| {
+            let over = self.over_by_then(at);
+            let seconds = at.seconds_since(over_by(self.now, 0));
+            // With its own limit it was looked for.
+            let is_asked = over & !own != 0
+                && seconds > 0
+                && self.is_looked_for(&(session.spec.demand, host, over));
+            (is_asked && self.best(session, over).is_some()).then_some(seconds)
+        })
     }
 
     /// Whether a session that runs on that machine may hold what `grown` of it has: it has a time limit, and is over before the
-    /// front starts or leaves its room free then. Costs two copies of what is given of each machine.
+    /// front starts that waits for this machine, or leaves its room free then. Costs two copies of what is given of each machine.
     pub(super) fn lets_grow(&self, session: &Session, grown: &Session, spot: usize) -> bool {
         let Some(until) = held_until(session, self.now) else {
             return false;
@@ -245,16 +301,17 @@ impl<'w> TimedBackfill<'w> {
         if !elsewhere.has_room_to_grow(session, grown, spot) {
             return false;
         }
-        if spot != self.spot || until <= self.at {
+        let front = self.fronts.iter().find(|front| front.spot == spot);
+        let Some(front) = front.filter(|front| until > front.at) else {
             return true;
-        }
-        let mut then = self.then.borrow().bare();
+        };
+        let mut then = front.then.borrow().bare();
         then.give_back(session);
         let devices = grown.devices().to_vec();
         then.take(&FoundPlace { spot, devices }, grown);
-        let front = &self.front.spec;
-        let host = front.environment == SessionEnvironment::Host;
-        then.fits(spot, &front.demand, host)
+        let waits = &front.session.spec;
+        let host = waits.environment == SessionEnvironment::Host;
+        then.fits(spot, &waits.demand, host)
     }
 
     fn size(&self, session: &Session) -> Option<TimedSize> {
@@ -263,35 +320,59 @@ impl<'w> TimedBackfill<'w> {
             return None;
         }
         let host = session.spec.environment == SessionEnvironment::Host;
-        Some((session.spec.demand, host, self.is_over_in_time(session)))
+        Some((session.spec.demand, host, self.over_before(session)))
     }
 
-    fn is_over_in_time(&self, session: &Session) -> bool {
-        let limit = session.spec.limit();
-        limit.is_some_and(|(seconds, _)| over_by(self.now, seconds) <= self.at)
+    /// Before which fronts a session is over that starts now.
+    fn over_before(&self, session: &Session) -> FrontBits {
+        match session.spec.limit() {
+            Some((seconds, _)) => self.over_by_then(over_by(self.now, seconds)),
+            None => 0,
+        }
     }
 
-    /// The best place on the other machines.
-    fn room(&self, session: &Session) -> Option<FoundPlace> {
+    /// Fronts that start no earlier than that.
+    fn over_by_then(&self, end: Timestamp) -> FrontBits {
+        let fronts = self.fronts.iter().zip(bits());
+        let later = fronts.filter(|(front, _)| end <= front.at);
+        later.map(|(_, bit)| bit).sum()
+    }
+
+    /// The best of the places on a machine that is kept for no front, and of those beside a front.
+    fn best(&self, session: &Session, over: FrontBits) -> Option<FoundPlace> {
         let spec = &session.spec;
-        self.elsewhere.best(&spec.demand, &spec.environment)
+        let room = self.elsewhere.best(&spec.demand, &spec.environment);
+        let beside = self.fronts.iter().zip(bits());
+        let beside = beside.filter_map(|(front, bit)| self.beside(front, session, over & bit != 0));
+        let all = room.into_iter().chain(beside);
+        all.min_by_key(|found| self.elsewhere.score(found.spot, &spec.demand))
     }
 
-    /// A place on the front's machine, where the front still has room there in time.
-    fn beside(&self, session: &Session, is_over_in_time: bool) -> Option<FoundPlace> {
+    /// A place on a front's machine, where the front still has room there in time.
+    fn beside(
+        &self,
+        front: &TimedFront<'w>,
+        session: &Session,
+        is_over_in_time: bool,
+    ) -> Option<FoundPlace> {
         let host = session.spec.environment == SessionEnvironment::Host;
         let found = self
             .elsewhere
-            .place_on(self.spot, &session.spec.demand, host)?;
+            .place_on(front.spot, &session.spec.demand, host)?;
         if is_over_in_time {
             return Some(found);
         }
-        let front = &self.front.spec;
-        let host = front.environment == SessionEnvironment::Host;
-        let mut then = self.then.borrow_mut();
+        let waits = &front.session.spec;
+        let host = waits.environment == SessionEnvironment::Host;
+        let mut then = front.then.borrow_mut();
         then.take(&found, session);
-        let fits = then.fits(self.spot, &front.demand, host);
+        let fits = then.fits(front.spot, &waits.demand, host);
         then.free(&found, session);
         fits.then_some(found)
     }
+}
+
+/// The bit of each front.
+fn bits() -> impl Iterator<Item = FrontBits> {
+    (0..MAX_FRONTS).map(|at| 1 << at)
 }

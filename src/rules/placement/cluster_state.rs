@@ -41,7 +41,7 @@ pub(super) struct FoundPlace {
 }
 
 /// How good a place is; the least is taken.
-type Score = (u64, u64, NodeId);
+pub(super) type Score = (u64, u64, NodeId);
 
 /// The best on top: its score, the machine, and the version of the machine that it was counted for.
 type Heap = BinaryHeap<Reverse<(Score, usize, u32)>>;
@@ -758,19 +758,27 @@ impl<'w> ClusterState<'w> {
         if refused || cpu < demand.cpu || memory < demand.memory {
             return None;
         }
+        let score = self.score(at, demand)?;
+        Some(Reverse((score, at, spot.version)))
+    }
+
+    /// How good the place of a demand on that machine is, which has room; None where its devices are not free.
+    pub(super) fn score(&self, at: usize, demand: &Demand) -> Option<Score> {
+        let spot = &self.spots[at];
         let rank = if demand.wants_device() {
             choice::rank(self.world, spot, demand)?
         } else {
             // Work without a device leaves machines that have some to those who need them.
             spot.node.capacity.devices.len() as u64
         };
+        let (_, memory) = spot.free();
         let left = memory.saturating_sub(demand.memory).0;
         let score = match self.world.spreading(spot.node.id) {
             Spreading::Pack => (rank, left, spot.node.id),
             Spreading::Spread => (rank, u64::MAX - left, spot.node.id),
             Spreading::RoundRobin => (rank, spot.turn, spot.node.id),
         };
-        Some(Reverse((score, at, spot.version)))
+        Some(score)
     }
 
     /// Everything given on one machine, as its pictures show it.

@@ -845,13 +845,22 @@ impl<'w> Future<'w> {
             if bound || is_full {
                 continue;
             }
-            if !has_front && self.ground.is_awaited(session) {
-                has_front = true;
+            let keeps_more = match &backfill {
+                None => !has_front,
+                Some(timed) => timed.keeps_more(),
+            };
+            if keeps_more && self.ground.is_awaited(session) {
                 self.looks = self.looks.checked_sub(LATEST_START * self.search)?;
-                let ends = self.ends(coming, &placed, at);
-                backfill = TimedBackfill::new(&self.ground, session, ends, at);
-                if backfill.is_some() {
-                    hopeful_by_time = self.limited.keys().copied().collect();
+                match &mut backfill {
+                    Some(timed) => timed.keep(session),
+                    None => {
+                        has_front = true;
+                        let ends = self.ends(coming, &placed, at);
+                        backfill = TimedBackfill::new(&self.ground, session, ends, at);
+                        if backfill.is_some() {
+                            hopeful_by_time = self.limited.keys().copied().collect();
+                        }
+                    }
                 }
             }
             self.ground.keep(session);

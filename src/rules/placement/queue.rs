@@ -27,7 +27,7 @@ pub(super) struct QueueWalk<'w> {
     full: bool,
     /// The first one that waits for room is known, or is not asked for.
     has_front: bool,
-    /// What may start before that one; None where only strict backfill holds.
+    /// What may start before that one and the next ones; None where only strict backfill holds.
     backfill: Option<TimedBackfill<'w>>,
 }
 
@@ -207,10 +207,19 @@ impl<'w> QueueWalk<'w> {
 
     fn wait(&mut self, session: &'w Session) {
         self.waiting.push(session);
-        if !self.has_front && !self.full && self.ground.is_awaited(session) {
-            self.has_front = true;
-            let ends = self.ends();
-            self.backfill = TimedBackfill::new(&self.ground, session, ends, self.now);
+        let keeps_more = match &self.backfill {
+            None => !self.has_front,
+            Some(timed) => timed.keeps_more(),
+        };
+        if keeps_more && !self.full && self.ground.is_awaited(session) {
+            match &mut self.backfill {
+                Some(timed) => timed.keep(session),
+                None => {
+                    self.has_front = true;
+                    let ends = self.ends();
+                    self.backfill = TimedBackfill::new(&self.ground, session, ends, self.now);
+                }
+            }
         }
         if !self.full {
             self.ground.keep(session);

@@ -1,4 +1,4 @@
-//! Timed backfill: who may start before the first session that waits, and that this one starts no later for it.
+//! Timed backfill: who may start before the first sessions that wait, and that the first one starts no later for it.
 
 use super::agreement::{NOW, generated, pass};
 use super::*;
@@ -149,6 +149,29 @@ fn a_longer_one_passes_on_a_machine_that_the_first_one_does_not_wait_for() {
     let place = decide(&world, NOW).remove(0);
     let on = world.nodes[1].id;
     assert!(matches!(place, Decision::Place { node, .. } if node == on));
+}
+
+#[test]
+fn the_next_one_that_waits_has_a_machine_of_its_own_kept_for_it() {
+    let text = "node a 16 64g 2 | node b 16 64g 2 | busy 1 1g 1 | hog 1 1g 1 | front 2 2g 2 | next 1 1g 2 | long 1 1g 1";
+    let mut world = timed(text);
+    run(&mut world, 0, 0, &[0], 100);
+    run(&mut world, 1, 1, &[0], 100);
+    world.sessions[1].spec.max_runtime_seconds = Some(2 * HOUR);
+    world.sessions[4].spec.max_runtime_seconds = Some(10 * HOUR);
+    assert_eq!(placed(&world), Vec::<usize>::new());
+    // It would be over before the one or the other.
+    let told = explain_session(&world, &world.sessions[4], NOW);
+    assert_eq!(told.backfill_minutes(), Some(118), "{told:?}");
+    world.sessions[4].spec.max_runtime_seconds = Some(2 * HOUR - START_SECONDS);
+    let place = decide(&world, NOW).remove(0);
+    let on = world.nodes[1].id;
+    assert!(matches!(place, Decision::Place { node, .. } if node == on));
+    world.sessions[4].spec.max_runtime_seconds = Some(2 * HOUR - START_SECONDS + 1);
+    assert_eq!(placed(&world), Vec::<usize>::new());
+    // One more of the first one's size has no machine of its own.
+    world.sessions[3].spec.demand = world.sessions[2].spec.demand;
+    assert_eq!(placed(&world), [4]);
 }
 
 #[test]
