@@ -1,5 +1,6 @@
 //! What this program does inside the sessions of a bench: makes many files, writes and tells how long each write waited,
-//! serves as an app, or takes what a listed server sends. It comes in as an image that holds this one file; nothing of the machine is needed inside.
+//! serves as an app, or takes what a listed server sends. It comes in as an image that holds this one file; nothing of the
+//! machine is needed inside.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};

@@ -228,11 +228,15 @@ test("an app closes when its user signs out", async (t) => {
   const closed = app.evaluate(() => new Promise((done) => {
     const socket = new WebSocket(`ws://${location.host}/socket`);
     socket.onopen = () => (globalThis.isOpen = true);
-    socket.onclose = () => done(globalThis.isOpen ? performance.timeOrigin + performance.now() : Infinity);
+    socket.onclose = () => {
+      globalThis.isOpen = false;
+      done(performance.timeOrigin + performance.now());
+    };
   }));
   await until(() => "the socket is open", () => app.evaluate(() => globalThis.isOpen));
   const other = await context.newPage();
   await other.goto(`${house.origin}/`);
+  assert.ok(await app.evaluate(() => globalThis.isOpen), "it closed before");
   const [left, leftAt] = await other.evaluate(async () => {
     const { status } = await fetch("/logout", { method: "POST" });
     return [status, performance.timeOrigin + performance.now()];

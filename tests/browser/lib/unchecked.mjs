@@ -4,11 +4,14 @@
 
 import { createServer, request } from "node:http";
 import { createServer as createSecure, request as requestSecurely } from "node:https";
+import { isIP } from "node:net";
 
 /// Listens at a free port; `pem` is a key and its certificate, or nothing for a plain server.
 async function listening(host, pem, answer) {
   const server = pem ? createSecure({ key: pem, cert: pem }, answer) : createServer(answer);
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  // A test that fails before it closes this does not hold its file up.
+  server.unref();
   const close = () => new Promise((done) => {
     server.close(done);
     server.closeAllConnections();
@@ -25,7 +28,7 @@ export async function withoutCheckOfAsker(origin, pem) {
     Object.assign(headers, { host: target.host, "sec-fetch-site": "same-origin" });
     if (headers.origin) headers.origin = target.origin;
     const ask = target.protocol === "https:" ? requestSecurely : request;
-    return ask({ host: "127.0.0.1", port: target.port, servername: target.hostname, method: asked.method, path: asked.url, headers, agent: false });
+    return ask({ host: "127.0.0.1", port: target.port, servername: isIP(target.hostname) ? "" : target.hostname, method: asked.method, path: asked.url, headers, agent: false });
   };
   const relay = await listening(target.hostname, pem, (asked, answer) => {
     const sent = onward(asked);
