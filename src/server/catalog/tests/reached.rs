@@ -202,6 +202,9 @@ static QUERIES: [(&str, Query); 38] = [
         let walked = view.table_page(reach, &SessionFilter::default(), &FIRST)?;
         text(Ok((found, walked)))
     }),
+    ("table_row_amounts", |view, reach| {
+        text(view.table_row_amounts(reach, &SessionFilter::default(), ENDED))
+    }),
     ("table_row_ends", |view, reach| {
         text(view.table_row_ends(reach, &SessionFilter::default(), ENDED))
     }),
