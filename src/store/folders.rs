@@ -781,7 +781,8 @@ impl FolderStore {
     /// Errors: `folder.removed-not-found`, `folder.entry-exists`, `folder.entry-link`, `quota.exceeded`, `disk.full`.
     pub fn restore_entry(&self, id: FolderId, item: Uuid) -> Result<FolderPath, FolderError> {
         let found = self.place_of(id)?;
-        removed::restore(&found.top()?, &found.removed(), item).map_err(|error| found.told(error))
+        let told = |error| found.told(error);
+        removed::restore(&found.top()?, &found.removed(), item, &told)
     }
 
     /// Takes some of `removed` out of the trash for good, or all where `items` is None. `empty_removed` gives the room back.

@@ -24,7 +24,7 @@ const MAX_NAMED: usize = 5;
 const UNNAMED_SECONDS: u64 = 24 * 3600;
 /// How long the folders of one volume may take to be listed. Longer: who looks at the checks waits for it. Shorter: what is
 /// wrong on a slow one is not found.
-const VOLUME_PATIENCE: Duration = Duration::from_secs(5);
+const VOLUME_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the last look found.
 #[derive(Debug, Default)]
@@ -127,7 +127,7 @@ async fn volumes(
         }
         let folders = Arc::clone(store);
         let listed = on_volume(shelf, volume, move || folders.all_on(volume));
-        let Ok(listed) = tokio::time::timeout(VOLUME_PATIENCE, listed).await else {
+        let Ok(listed) = tokio::time::timeout(VOLUME_TIMEOUT, listed).await else {
             continue;
         };
         match listed.and_then(|listed| listed.map_err(folder_failure)) {

@@ -1086,7 +1086,7 @@ mod tests {
     #[test]
     fn an_archive_of_very_many_files_takes_no_memory_for_each() {
         const FILES: usize = 2000;
-        const MOST_MEMORY: u64 = 32 << 20;
+        const MAX_MEMORY: u64 = 32 << 20;
         let asked = std::env::var("FARDEL_ARCHIVED").ok();
         let asked = asked.map(|text| text.parse::<usize>().expect("a number"));
         let files = asked.unwrap_or(FILES);
@@ -1100,7 +1100,7 @@ mod tests {
         assert_eq!(counted(&store), files + 1);
         let grown = peak() - before;
         // Other tests of the process take memory meanwhile where it does not run alone.
-        assert!(asked.is_none() || grown <= MOST_MEMORY, "{grown} bytes");
+        assert!(asked.is_none() || grown <= MAX_MEMORY, "{grown} bytes");
     }
 
     /// The most memory that this process has had, in bytes.

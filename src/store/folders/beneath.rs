@@ -79,28 +79,34 @@ impl FolderTop {
 
     /// Puts something into a directory, which is made where it is missing, with those above it; what `put` refuses leaves none of
     /// them. `put` is asked again where the directory is removed under its feet, as by another request that takes back what it
-    /// made: it leaves nothing behind where it fails.
+    /// made: it leaves nothing behind where it fails. `told` tells a full disk from a full scope, while what was made still
+    /// takes its room.
     pub(super) fn put_into<T>(
         &self,
         path: &FolderPath,
+        told: &dyn Fn(FolderError) -> FolderError,
         mut put: impl FnMut(BorrowedFd<'_>) -> Result<T, FolderError>,
     ) -> Result<T, FolderError> {
         let mut walks = 1;
         loop {
-            let mut into = self.made(path)?;
+            let mut into = self.made(path, told)?;
             match put(into.open.as_fd()) {
                 Ok(done) => {
                     into.keep();
                     return Ok(done);
                 }
                 Err(_) if walks < WALKS && into.is_gone() => walks += 1,
-                Err(error) => return Err(error),
+                Err(error) => return Err(told(error)),
             }
         }
     }
 
     /// Opens a directory for what is put into it, and makes it where it is missing, with those above it.
-    fn made(&self, path: &FolderPath) -> Result<MadeDirectory, FolderError> {
+    fn made(
+        &self,
+        path: &FolderPath,
+        told: &dyn Fn(FolderError) -> FolderError,
+    ) -> Result<MadeDirectory, FolderError> {
         let doing = "make a directory in a folder";
         let mut walks = 1;
         'walk: loop {
@@ -117,7 +123,7 @@ impl FolderTop {
                         walks += 1;
                         continue 'walk;
                     }
-                    Err(error) => return Err(failed(doing, path)(error)),
+                    Err(error) => return Err(told(failed(doing, path)(error))),
                 };
                 match is_new {
                     true => here.note(name).map_err(fault(doing))?,
@@ -134,8 +140,8 @@ impl FolderTop {
                 };
                 if is_new {
                     give(here.open.as_fd(), below.as_fd(), true, self.owner)
-                        .map_err(fault(doing))?;
-                    sync(here.open.as_fd()).map_err(fault(doing))?;
+                        .map_err(|error| told(fault(doing)(error)))?;
+                    sync(here.open.as_fd()).map_err(|error| told(fault(doing)(error)))?;
                 }
                 here.open = below;
             }

@@ -166,8 +166,7 @@ impl FolderStore {
             made?;
             cleared.map_err(fault(doing))
         };
-        top.put_into(&to.parent(), put)
-            .map_err(|error| found.told(error))
+        top.put_into(&to.parent(), &|error| found.told(error), put)
     }
 
     fn copy_into(

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Command;
 
+use rules::codes;
 use rules::folder_path::FolderPath;
 use rules::names::FolderId;
 use rules::units::Timestamp;
@@ -17,7 +18,7 @@ use super::{FolderStore, mounted_directory};
 
 const ID: FolderId = FolderId(Uuid::from_u128(0xab));
 const NOW: Timestamp = Timestamp::from_millis(4_000_000_000_000);
-const FULL: &str = "disk.full";
+const FULL: &str = codes::DISK_FULL;
 const MIB: usize = 1 << 20;
 
 /// A disk of 64 MiB and 400 names with a folder on it. A quarter of both stays free of uploads and copies.

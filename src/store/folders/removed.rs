@@ -251,8 +251,14 @@ fn entry(trash: &Path, id: Uuid) -> Option<RemovedEntry> {
     })
 }
 
-/// Puts one back where it was, with the directories above it; never over another one. Gives its path.
-pub(super) fn restore(top: &FolderTop, trash: &Path, id: Uuid) -> Result<FolderPath, FolderError> {
+/// Puts one back where it was, with the directories above it; never over another one. Gives its path. `told`: as
+/// `FolderTop::put_into`.
+pub(super) fn restore(
+    top: &FolderTop,
+    trash: &Path,
+    id: Uuid,
+    told: &dyn Fn(FolderError) -> FolderError,
+) -> Result<FolderPath, FolderError> {
     let doing = "restore a file of a folder";
     let found = entry(trash, id).ok_or_else(refusals::folder_removed_not_found)?;
     let path = FolderPath::parse(&found.path)?;
@@ -268,7 +274,7 @@ pub(super) fn restore(top: &FolderTop, trash: &Path, id: Uuid) -> Result<FolderP
     if !item.is_dir() {
         return Err(refusals::folder_removed_not_found().into());
     }
-    top.put_into(&path.parent(), |parent| {
+    top.put_into(&path.parent(), told, |parent| {
         let flags = RenameFlags::NOREPLACE;
         rustix::fs::renameat_with(&from, WHAT, parent, path.name(), flags)
             .map_err(failed(doing, &path))?;

@@ -482,7 +482,7 @@ impl FolderStore {
                 .map_err(failed(doing, &path))?;
             sync(parent).map_err(fault(doing))
         };
-        top.put_into(&path.parent(), put).map_err(full)?;
+        top.put_into(&path.parent(), &full, put)?;
         forget(&place, upload).map_err(fault(doing))?;
         let stat = rustix::fs::fstat(&file).map_err(|error| fault(doing)(error.into()))?;
         self.finished.keep(id, staged);
@@ -933,8 +933,9 @@ mod tests {
         let top = store.place_of(ID).expect("there").top().expect("open");
         let path = FolderPath::parse("a/b").expect("a path");
         let refused = || -> Result<(), FolderError> { Err(refusals::upload_busy().into()) };
+        let same = |error| error;
         let mut asked = 0;
-        let put = top.put_into(&path, |_| {
+        let put = top.put_into(&path, &same, |_| {
             asked += 1;
             if asked > 1 {
                 return Ok(());
@@ -946,7 +947,7 @@ mod tests {
         assert_eq!((code(put).as_str(), asked), ("done", 2));
         assert!(place.join("a/b").is_dir());
         fs::remove_dir_all(place.join("a")).expect("removed");
-        let put = top.put_into(&path, |_| {
+        let put = top.put_into(&path, &same, |_| {
             let upload = begun(&store, "a/b/file", 3);
             sent(&store, upload, 0, b"new", None).expect("sent");
             assert!(store.place(ID, upload).expect("in its place"));
@@ -957,7 +958,7 @@ mod tests {
         // Where one of them is removed, those above it still go.
         fs::remove_dir_all(place.join("a")).expect("removed");
         let mut asked = 0;
-        let put = top.put_into(&path, |_| {
+        let put = top.put_into(&path, &same, |_| {
             asked += 1;
             fs::remove_dir(place.join("a/b")).expect("removed");
             refused()

@@ -175,6 +175,30 @@ fn the_next_one_that_waits_has_a_machine_of_its_own_kept_for_it() {
 }
 
 #[test]
+fn so_many_have_a_machine_kept_for_them_and_no_more() {
+    const KEPT: usize = 4;
+    for count in [KEPT, KEPT + 1] {
+        let mut parts = Vec::new();
+        parts.extend((0..count).map(|at| format!("node n{at} 16 64g 2")));
+        parts.extend((0..count).map(|at| format!("busy{at} 1 1g 1")));
+        parts.extend((1..=count).map(|size| format!("front{size} {size} {size}g 2")));
+        parts.push("long 1 1g 1".to_owned());
+        let mut world = timed(&parts.join(" | "));
+        for at in 0..count {
+            run(&mut world, at, at, &[0], 100);
+            world.sessions[at].spec.max_runtime_seconds = Some((at as u64 + 1) * HOUR);
+        }
+        world.sessions[2 * count].spec.max_runtime_seconds = Some(100 * HOUR);
+        let expected = if count == KEPT {
+            vec![]
+        } else {
+            vec![2 * count]
+        };
+        assert_eq!(placed(&world), expected, "{count} that wait");
+    }
+}
+
+#[test]
 fn the_first_one_keeps_its_machine_while_what_it_waits_for_is_being_stopped() {
     let text = "node a 16 64g 2 | node b 16 64g 2 | busy 1 1g 1 | hog 1 1g 2 | front 1 1g 2 | behind 1 1g 1";
     let mut world = timed(text);
