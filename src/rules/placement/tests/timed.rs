@@ -181,7 +181,12 @@ fn so_many_have_a_machine_kept_for_them_and_no_more() {
         let mut parts = Vec::new();
         parts.extend((0..count).map(|at| format!("node n{at} 16 64g 2")));
         parts.extend((0..count).map(|at| format!("busy{at} 1 1g 1")));
-        parts.extend((1..=count).map(|size| format!("front{size} {size} {size}g 2")));
+        // A larger one than one that waits already has no machine of its own.
+        parts.extend(
+            (1..=count)
+                .rev()
+                .map(|size| format!("front{size} {size} {size}g 2")),
+        );
         parts.push("long 1 1g 1".to_owned());
         let mut world = timed(&parts.join(" | "));
         for at in 0..count {
