@@ -35,7 +35,7 @@ pub(super) const UNASKED: [&str; 22] = [
     "/trust/fardel.pem",
 ];
 /// Other pages that the crowded look leaves out, by their ends, and why.
-const UNCROWDED: [(&str, &str); 41] = [
+const UNCROWDED: [(&str, &str); 42] = [
     ("/live", "a stream of what a page shows"),
     (".csv", "a file"),
     ("/export", "a file"),
@@ -51,6 +51,7 @@ const UNCROWDED: [(&str, &str); 41] = [
     ("/choices/users", "a part of a form"),
     ("/system", "leads to another page"),
     ("/try", "leads to another page"),
+    ("/policies/{id}/preview", "leads to the policy"),
     ("/apps/{port}", "leads to an app"),
     ("/queue/{id}", "leads to the session where it does not wait"),
     (

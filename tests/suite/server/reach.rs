@@ -25,7 +25,7 @@ const OWNED: [&str; 16] = [
 ];
 
 /// Lists that no caller gets as they are, and why.
-const NOT_FOR_CALLERS: [(&str, &str); 12] = [
+const NOT_FOR_CALLERS: [(&str, &str); 13] = [
     ("live_sessions", "a pass decides for all"),
     ("open_operations", "a worker does all"),
     ("events_of", "of one thing, which was found within a reach"),
@@ -42,6 +42,10 @@ const NOT_FOR_CALLERS: [(&str, &str); 12] = [
     (
         "reservations_of_project",
         "of one project, which was found within a reach",
+    ),
+    (
+        "open_reservations_of",
+        "of one user who leaves, who was found within a reach",
     ),
     (
         "budgets_of",
