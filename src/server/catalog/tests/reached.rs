@@ -94,7 +94,7 @@ const ROWS: &str = "
 type Query = fn(&ReadTransaction<'_>, &Reach) -> Result<String, Failure>;
 
 /// Every query of the catalog that takes a reach, by its name.
-static QUERIES: [(&str, Query); 38] = [
+static QUERIES: [(&str, Query); 39] = [
     ("chain", |view, reach| {
         // Digests of all rows are told by design.
         let rows = view.chain(reach, None, 0, 1_000)?;
