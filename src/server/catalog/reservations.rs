@@ -33,6 +33,13 @@ pub(crate) const EXPIRED: &str = "reservation.expired";
 
 /// The actor of steps that a pass takes.
 const ACTOR: &str = "reservations";
+/// Something of a row of `reservation` is left: it is asked for, is to come, or lasts.
+const IS_OPEN: &str = "exists (
+    select 1
+    from reservation_time
+    where reservation_time.reservation = reservation.id
+    and reservation_time.state in ('asked', 'booked', 'warned', 'active')
+)";
 
 /// One reservation with its times, and the names of whose it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -417,17 +424,9 @@ impl ReadTransaction<'_> {
     pub(crate) fn reservations_of(&self, user: UserId) -> Result<u64, Failure> {
         Ok(self
             .connection
-            .prepare_cached(
-                "select count(*) as n
-                 from reservation
-                 where user = ?1
-                 and exists (
-                     select 1
-                     from reservation_time
-                     where reservation_time.reservation = reservation.id
-                     and reservation_time.state in ('asked', 'booked', 'warned', 'active')
-                 )",
-            )?
+            .prepare_cached(&format!(
+                "select count(*) as n from reservation where user = ?1 and {IS_OPEN}"
+            ))?
             .query_row([user.0.as_bytes()], |row| value::unsigned(row, "n"))?)
     }
 
@@ -436,16 +435,7 @@ impl ReadTransaction<'_> {
         &self,
         user: UserId,
     ) -> Result<Vec<ReservationRecord>, Failure> {
-        self.reservations_where(
-            "user = ?1
-             and exists (
-                 select 1
-                 from reservation_time
-                 where reservation_time.reservation = reservation.id
-                 and reservation_time.state in ('asked', 'booked', 'warned', 'active')
-             )",
-            [user.0.as_bytes()],
-        )
+        self.reservations_where(&format!("user = ?1 and {IS_OPEN}"), [user.0.as_bytes()])
     }
 
     /// Those of a project of which something is left. Costs one range of an index.
@@ -454,13 +444,7 @@ impl ReadTransaction<'_> {
         project: ProjectId,
     ) -> Result<Vec<ReservationRecord>, Failure> {
         self.reservations_where(
-            "project = ?1
-             and exists (
-                 select 1
-                 from reservation_time
-                 where reservation_time.reservation = reservation.id
-                 and reservation_time.state in ('asked', 'booked', 'warned', 'active')
-             )",
+            &format!("project = ?1 and {IS_OPEN}"),
             [project.0.as_bytes()],
         )
     }
