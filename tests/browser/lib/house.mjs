@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import { closeSync, fsyncSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
+import { closeSync, fsyncSync, mkdtempSync, openSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -126,6 +126,25 @@ export async function setUp(page, house) {
   ]);
   // The rest of the installation can be left and taken up again.
   await page.goto(`${house.origin}/`);
+}
+
+/// The same in a browser of its own, which is closed again.
+export async function setUpApart(browser, house) {
+  const context = await browser.newContext();
+  await setUp(await context.newPage(), house);
+  await context.close();
+}
+
+/// Has the house read these lines as its settings.
+export function configure(house, lines) {
+  writeFileSync(house.environment.FARDEL_CONFIG, [...lines, ""].join("\n"));
+  house.command("config", "reload");
+}
+
+/// The role of a user in the project `default`. The command asks no provider, which may live in this process.
+export function roleOf(house, name) {
+  const { items } = JSON.parse(house.command("project", "members", "default", "-o", "json"));
+  return items.find((member) => member.user.name === name)?.role;
 }
 
 /// Signs in through the login page.
