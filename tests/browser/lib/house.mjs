@@ -167,6 +167,18 @@ export async function addUser(page, house, { name, password }) {
   await Promise.all([page.waitForURL(/notice=user-added/), page.keyboard.press("Enter")]);
 }
 
+/// Makes a folder on the page of folders and opens it: gives the address of its files, and where sessions see them.
+export async function addFolder(page, house, name) {
+  await page.goto(`${house.origin}/folders`);
+  await page.fill("#name", name);
+  await page.click("form[action='/folders'] button");
+  await page.locator("a.nm", { hasText: name }).click();
+  await page.locator("h1", { hasText: name }).waitFor();
+  const place = page.url().split("?")[0];
+  const id = new URL(place).pathname.split("/")[2];
+  return { place, mounted: join(house.environment.FARDEL_DATA, "folders", id.slice(-2), id, "data") };
+}
+
 /// A page of a browser of their own in which that user is signed in.
 export async function signedInAs(browser, house, { name, password }) {
   const page = await (await browser.newContext({ locale: "en-US" })).newPage();
