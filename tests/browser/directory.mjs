@@ -12,7 +12,7 @@ import { after, before, test } from "node:test";
 import { promisify } from "node:util";
 import Provider from "oidc-provider";
 import { launch, overflow, violations } from "./lib/browser.mjs";
-import { openWith, setUp } from "./lib/house.mjs";
+import { configure, openWith, roleOf, setUpApart } from "./lib/house.mjs";
 
 let browser;
 let house;
@@ -46,30 +46,22 @@ function provider(issuer, origin) {
 before(async () => {
   browser = await launch();
   folder = mkdtempSync(join(tmpdir(), "fardel-provider-"));
-  const file = join(folder, "fardel.toml");
   const secret = join(folder, "secret");
   writeFileSync(secret, "between us two\n", { mode: 0o600 });
-  house = await openWith({ FARDEL_CONFIG: file });
-  const context = await browser.newContext();
-  await setUp(await context.newPage(), house);
-  await context.close();
+  house = await openWith({});
+  await setUpApart(browser, house);
   server = createServer();
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
   issuer = `http://127.0.0.1:${server.address().port}`;
   server.on("request", provider(issuer, house.origin).callback());
-  writeFileSync(
-    file,
-    [
-      `oidc_issuer = "${issuer}"`,
-      `oidc_client = "fardel"`,
-      `oidc_secret_file = "${secret}"`,
-      `oidc_origin = "${house.origin}"`,
-      `oidc_name = "Lab account"`,
-      `ldap_groups = "heads -> default:lead; staff -> default:member"`,
-      "",
-    ].join("\n"),
-  );
-  house.command("config", "reload");
+  configure(house, [
+    `oidc_issuer = "${issuer}"`,
+    `oidc_client = "fardel"`,
+    `oidc_secret_file = "${secret}"`,
+    `oidc_origin = "${house.origin}"`,
+    `oidc_name = "Lab account"`,
+    `ldap_groups = "heads -> default:lead; staff -> default:member"`,
+  ]);
 });
 
 after(async () => {
@@ -135,12 +127,6 @@ async function byProvider() {
   return page;
 }
 
-/// Of a user in the project `default`. The command asks the provider nothing, which lives in this process.
-function roleOf(name) {
-  const { items } = JSON.parse(house.command("project", "members", "default", "-o", "json"));
-  return items.find((member) => member.user.name === name)?.role;
-}
-
 test("each sign-in gives the roles of the groups of then, and a removed account does not come back", async () => {
   for (const [known, role] of [
     [["staff"], "member"],
@@ -151,14 +137,14 @@ test("each sign-in gives the roles of the groups of then, and a removed account 
     groups.set("kim", known);
     const page = await byProvider();
     assert.equal(new URL(page.url()).pathname, "/");
-    assert.equal(roleOf("kim"), role, `groups: ${known}`);
+    assert.equal(roleOf(house, "kim"), role, `groups: ${known}`);
     await page.context().close();
   }
   house.command("user", "rm", "kim");
   const page = await byProvider();
   await page.locator("[role=alert]:has-text('The account that you had here was removed')").waitFor();
   assert.deepEqual(await violations(page), []);
-  assert.equal(roleOf("kim"), undefined);
+  assert.equal(roleOf(house, "kim"), undefined);
   await page.goto(`${house.origin}/me`);
   assert.equal(new URL(page.url()).pathname, "/login");
   await page.context().close();

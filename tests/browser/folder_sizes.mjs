@@ -6,10 +6,9 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { launch, listen, looks, overflow, violations } from "./lib/browser.mjs";
-import { openWith, setUp } from "./lib/house.mjs";
+import { addFolder, openWith, setUp } from "./lib/house.mjs";
 
 /// Entries of the page of a directory.
 const PAGE = 60;
@@ -35,14 +34,9 @@ before(async () => {
   const context = await browser.newContext();
   const page = await context.newPage();
   await setUp(page, house);
-  await page.goto(`${house.origin}/folders`);
-  await page.fill("#name", "data");
-  await page.click("form[action='/folders'] button");
-  await page.locator("a.nm", { hasText: "data" }).click();
-  await page.locator("h1", { hasText: "data" }).waitFor();
-  folder = page.url().split("/files")[0];
-  const id = folder.split("/").at(-1);
-  mounted = join(house.environment.FARDEL_DATA, "folders", id.slice(-2), id, "data");
+  const made = await addFolder(page, house, "data");
+  folder = made.place.split("/files")[0];
+  mounted = made.mounted;
   state = await context.storageState();
   await context.close();
 });

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { drop, launch, listen, violations } from "./lib/browser.mjs";
-import { openWith, setUp, until } from "./lib/house.mjs";
+import { addFolder, openWith, setUp, until } from "./lib/house.mjs";
 
 const CLIENT = "tus-js-client";
 let browser;
@@ -28,14 +28,7 @@ before(async () => {
   const context = await browser.newContext();
   const page = await context.newPage();
   await setUp(page, house);
-  await page.goto(`${house.origin}/folders`);
-  await page.fill("#name", "data");
-  await page.click("form[action='/folders'] button");
-  await page.locator("a.nm", { hasText: "data" }).click();
-  await page.locator("h1", { hasText: "data" }).waitFor();
-  place = page.url().split("?")[0];
-  const id = new URL(place).pathname.split("/")[2];
-  mounted = join(house.environment.FARDEL_DATA, "folders", id.slice(-2), id, "data");
+  ({ place, mounted } = await addFolder(page, house, "data"));
   state = await context.storageState();
   await context.close();
 });

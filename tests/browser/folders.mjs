@@ -7,12 +7,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { launch, listen, overflow, violations } from "./lib/browser.mjs";
-import { openWith, setUp, until } from "./lib/house.mjs";
+import { addFolder, openWith, setUp, until } from "./lib/house.mjs";
 
 let browser;
 let house;
 let state;
 let place;
+let mounted;
 const files = mkdtempSync(join(tmpdir(), "fardel-folder-"));
 const large = join(files, "large.bin");
 
@@ -25,12 +26,7 @@ before(async () => {
   const context = await browser.newContext();
   const page = await context.newPage();
   await setUp(page, house);
-  await page.goto(`${house.origin}/folders`);
-  await page.fill("#name", "data");
-  await page.click("form[action='/folders'] button");
-  await page.locator("a.nm", { hasText: "data" }).click();
-  await page.locator("h1", { hasText: "data" }).waitFor();
-  place = page.url().split("?")[0];
+  ({ place, mounted } = await addFolder(page, house, "data"));
   state = await context.storageState();
   await context.close();
 });
@@ -149,8 +145,6 @@ test("a text is made, edited and kept from a version that came between, and foun
   const context = await browser.newContext({ storageState: state, locale: "en-US" });
   const page = await context.newPage();
   const complaints = listen(page);
-  const id = new URL(place).pathname.split("/")[2];
-  const mounted = join(house.environment.FARDEL_DATA, "folders", id.slice(-2), id, "data");
   await page.goto(place);
   await page.click("a[href*='/edit?new=1']");
   await page.click("form[action$='/edit'] button");
@@ -211,8 +205,6 @@ test("a text is made, edited and kept from a version that came between, and foun
 test("a notebook is shown and nothing of it runs, a directory is sorted and counted, without script", async () => {
   const context = await browser.newContext({ storageState: state, javaScriptEnabled: false, locale: "en-US" });
   const page = await context.newPage();
-  const id = new URL(place).pathname.split("/")[2];
-  const mounted = join(house.environment.FARDEL_DATA, "folders", id.slice(-2), id, "data");
   const dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
   const outputs = [
     { output_type: "display_data", data: { "text/html": "<script>document.title = 'stolen'</script>" } },
@@ -264,9 +256,6 @@ test("without script a form sends files, and a page of a user's is no page of th
 });
 
 test("a directory of a thousand files comes in pages, in both languages and on a phone", async () => {
-  const data = join(house.environment.FARDEL_DATA, "folders");
-  const id = new URL(place).pathname.split("/")[2];
-  const mounted = join(data, id.slice(-2), id, "data");
   for (let number = 0; number < 1000; number += 1) writeFileSync(join(mounted, `n${String(number).padStart(4, "0")}`), "x");
   for (const [locale, viewport] of [
     ["en-US", { width: 1280, height: 900 }],
@@ -286,8 +275,6 @@ test("a directory of a thousand files comes in pages, in both languages and on a
 });
 
 test("search, use by directory and editor fit a phone, in both languages", async () => {
-  const id = new URL(place).pathname.split("/")[2];
-  const mounted = join(house.environment.FARDEL_DATA, "folders", id.slice(-2), id, "data");
   writeFileSync(join(mounted, "wide.py"), `${"x = 1  # a line without an end ".repeat(40)}\n`.repeat(50));
   writeFileSync(join(mounted, `${"n".repeat(251)}.txt`), "x");
   for (const [locale, viewport] of [

@@ -5,14 +5,14 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { createHash, createPrivateKey, sign } from "node:crypto";
-import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { inflateRawSync } from "node:zlib";
 import { launch, overflow, violations } from "./lib/browser.mjs";
-import { openWith, setUp } from "./lib/house.mjs";
+import { configure, openWith, setUpApart } from "./lib/house.mjs";
 
 /// The key of the certificate beside the tests of the verifier, of tests alone.
 const KEY = createPrivateKey({
@@ -93,31 +93,22 @@ function answer(request, to) {
 before(async () => {
   browser = await launch();
   folder = mkdtempSync(join(tmpdir(), "fardel-saml-"));
-  const file = join(folder, "fardel.toml");
   const certificate = join(folder, "saml.pem");
   copyFileSync(CERTIFICATE, certificate);
-  writeFileSync(file, "");
-  house = await openWith({ FARDEL_CONFIG: file });
-  const context = await browser.newContext();
-  await setUp(await context.newPage(), house);
-  await context.close();
+  house = await openWith({});
+  await setUpApart(browser, house);
   server = createServer(answer);
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
   // Another name than the house's: browsers take it for another site.
   issuer = `http://localhost:${server.address().port}`;
-  writeFileSync(
-    file,
-    [
-      `saml_issuer = "${issuer}"`,
-      `saml_sso_url = "${issuer}/sso"`,
-      `saml_certificate_file = "${certificate}"`,
-      `saml_origin = "${house.origin}"`,
-      `saml_name = "Lab account"`,
-      `ldap_groups = "staff -> default:member"`,
-      "",
-    ].join("\n"),
-  );
-  house.command("config", "reload");
+  configure(house, [
+    `saml_issuer = "${issuer}"`,
+    `saml_sso_url = "${issuer}/sso"`,
+    `saml_certificate_file = "${certificate}"`,
+    `saml_origin = "${house.origin}"`,
+    `saml_name = "Lab account"`,
+    `ldap_groups = "staff -> default:member"`,
+  ]);
 });
 
 after(async () => {

@@ -4,14 +4,14 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import samlify from "samlify";
 import { launch, violations } from "./lib/browser.mjs";
-import { openWith, setUp } from "./lib/house.mjs";
+import { configure, openWith, roleOf, setUpApart } from "./lib/house.mjs";
 
 const { Constants, IdentityProvider, SamlLib, ServiceProvider, setSchemaValidator } = samlify;
 const OPENSSL = "/usr/bin/openssl";
@@ -93,31 +93,22 @@ before(async () => {
       { cwd: folder, stdio: "pipe" },
     );
   }
-  const file = join(folder, "fardel.toml");
-  writeFileSync(file, "");
-  house = await openWith({ FARDEL_CONFIG: file });
-  const context = await browser.newContext();
-  await setUp(await context.newPage(), house);
-  await context.close();
+  house = await openWith({});
+  await setUpApart(browser, house);
   server = createServer((request, to) => {
     answer(request, to).catch((error) => to.writeHead(500).end(String(error.stack)));
   });
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
   // Another name than the house's: browsers take it for another site.
   issuer = `http://localhost:${server.address().port}`;
-  writeFileSync(
-    file,
-    [
-      `saml_issuer = "${issuer}"`,
-      `saml_sso_url = "${issuer}/sso"`,
-      `saml_certificate_file = "${folder}/provider.pem"`,
-      `saml_origin = "${house.origin}"`,
-      `saml_name = "Lab account"`,
-      `ldap_groups = "heads -> default:lead; staff -> default:member"`,
-      "",
-    ].join("\n"),
-  );
-  house.command("config", "reload");
+  configure(house, [
+    `saml_issuer = "${issuer}"`,
+    `saml_sso_url = "${issuer}/sso"`,
+    `saml_certificate_file = "${folder}/provider.pem"`,
+    `saml_origin = "${house.origin}"`,
+    `saml_name = "Lab account"`,
+    `ldap_groups = "heads -> default:lead; staff -> default:member"`,
+  ]);
 });
 
 after(async () => {
@@ -141,12 +132,6 @@ async function byProvider() {
   return page;
 }
 
-/// Of a user in the project `default`.
-function roleOf(name) {
-  const { items } = JSON.parse(house.command("project", "members", "default", "-o", "json"));
-  return items.find((member) => member.user.name === name)?.role;
-}
-
 test("each sign-in by samlify gives the roles of the groups of then", async (t) => {
   if (!existsSync(OPENSSL)) {
     t.skip(`${OPENSSL} is not here`);
@@ -161,7 +146,7 @@ test("each sign-in by samlify gives the roles of the groups of then", async (t) 
     groups = known;
     const page = await byProvider();
     assert.equal(new URL(page.url()).pathname, "/");
-    assert.equal(roleOf("kim"), role, String(known));
+    assert.equal(roleOf(house, "kim"), role, String(known));
     await page.context().close();
   }
 });
@@ -176,7 +161,7 @@ test("another key is not believed, and a removed account does not come back", as
   let page = await byProvider();
   await page.locator("[role=alert]:has-text('is not to be believed')").waitFor();
   assert.deepEqual(await violations(page), []);
-  assert.equal(roleOf("kim"), "lead", "it changes nothing");
+  assert.equal(roleOf(house, "kim"), "lead", "it changes nothing");
   await page.context().close();
 
   signer = "provider";
@@ -186,11 +171,11 @@ test("another key is not believed, and a removed account does not come back", as
   assert.equal(new URL(page.url()).pathname.startsWith("/login"), true, page.url());
   assert.deepEqual(await violations(page), []);
   await page.context().close();
-  assert.equal(roleOf("kim"), undefined);
+  assert.equal(roleOf(house, "kim"), undefined);
   // Another entry of the provider by that name is another user.
   nameId = "id of another kim";
   page = await byProvider();
   assert.equal(new URL(page.url()).pathname, "/");
-  assert.equal(roleOf("kim"), "member");
+  assert.equal(roleOf(house, "kim"), "member");
   await page.context().close();
 });

@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import { closeSync, fsyncSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
+import { closeSync, fsyncSync, mkdtempSync, openSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -128,6 +128,25 @@ export async function setUp(page, house) {
   await page.goto(`${house.origin}/`);
 }
 
+/// The same in a browser of its own, which is closed again.
+export async function setUpApart(browser, house) {
+  const context = await browser.newContext();
+  await setUp(await context.newPage(), house);
+  await context.close();
+}
+
+/// Has the house read these lines as its settings.
+export function configure(house, lines) {
+  writeFileSync(house.environment.FARDEL_CONFIG, [...lines, ""].join("\n"));
+  house.command("config", "reload");
+}
+
+/// The role of a user in the project `default`. The command asks no provider, which may live in this process.
+export function roleOf(house, name) {
+  const { items } = JSON.parse(house.command("project", "members", "default", "-o", "json"));
+  return items.find((member) => member.user.name === name)?.role;
+}
+
 /// Signs in through the login page.
 export async function signIn(page, house) {
   await page.goto(`${house.origin}/login`);
@@ -146,6 +165,18 @@ export async function addUser(page, house, { name, password }) {
   await page.fill("#password", password);
   await page.fill("#again", password);
   await Promise.all([page.waitForURL(/notice=user-added/), page.keyboard.press("Enter")]);
+}
+
+/// Makes a folder on the page of folders and opens it: gives the address of its files, and where sessions see them.
+export async function addFolder(page, house, name) {
+  await page.goto(`${house.origin}/folders`);
+  await page.fill("#name", name);
+  await page.click("form[action='/folders'] button");
+  await page.locator("a.nm", { hasText: name }).click();
+  await page.locator("h1", { hasText: name }).waitFor();
+  const place = page.url().split("?")[0];
+  const id = new URL(place).pathname.split("/")[2];
+  return { place, mounted: join(house.environment.FARDEL_DATA, "folders", id.slice(-2), id, "data") };
 }
 
 /// A page of a browser of their own in which that user is signed in.

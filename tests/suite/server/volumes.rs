@@ -41,6 +41,18 @@ fn tmpfs(place: &Path) -> nix::Result<()> {
     )
 }
 
+/// A new directory of the box on which a file system is mounted; none where nothing can be, and the test says so.
+fn mounted(the_box: &TheBox, name: &str, test: &str) -> Option<(PathBuf, Unmounted)> {
+    let place = the_box.folder.path().join(name);
+    fs::create_dir(&place).expect("made");
+    let unmounted = Unmounted(vec![place.clone()]);
+    if let Err(error) = tmpfs(&place) {
+        skips::skip(test, &format!("nothing can be mounted: {error}"));
+        return None;
+    }
+    Some((place, unmounted))
+}
+
 fn bind(from: &Path, place: &Path) {
     let none = None::<&str>;
     mount(Some(from), place, none, MsFlags::MS_BIND, none).expect("mounted once more");
@@ -48,6 +60,21 @@ fn bind(from: &Path, place: &Path) {
 
 fn names(place: &Path) -> usize {
     fs::read_dir(place).expect("a directory").count()
+}
+
+/// Makes a volume.
+async fn make_volume(the_box: &TheBox, asked: Value) {
+    let made = the_box.post(&the_box.admin, VOLUMES, asked).await;
+    assert_eq!(made.status, 201, "{}", made.short());
+}
+
+/// Makes a folder of mina's on a volume; its id.
+async fn make_folder(the_box: &TheBox, name: &str, volume: &str) -> String {
+    let asked = json!({"name": name, "volume": volume});
+    let made = the_box.post(&the_box.mina, "/api/v1/folders", asked).await;
+    assert_eq!(made.status, 201, "{}", made.short());
+    assert_eq!(made.json()["volume"], volume);
+    made.json()["id"].as_str().expect("an id").to_owned()
 }
 
 async fn until_state(the_box: &TheBox, state: &str) {
@@ -103,19 +130,14 @@ async fn a_volume_that_is_gone_takes_no_byte_and_comes_back_by_itself() {
     let refused = the_box.post(&the_box.admin, VOLUMES, big.clone()).await;
     assert_eq!(refused.short(), "409 volume.not-empty");
     fs::remove_file(first.join("foreign")).expect("removed");
-    let made = the_box.post(&the_box.admin, VOLUMES, big).await;
-    assert_eq!(made.status, 201, "{}", made.short());
+    make_volume(&the_box, big).await;
     assert!(first.join(store::volumes::MARKER).is_file());
     bind(&first, &second);
     let twice = json!({"name": "other", "path": second});
     let refused = the_box.post(&the_box.admin, VOLUMES, twice).await;
     assert_eq!(refused.short(), "409 volume.known");
 
-    let asked = json!({"name": "data", "volume": "big"});
-    let made = the_box.post(&the_box.mina, "/api/v1/folders", asked).await;
-    assert_eq!(made.status, 201, "{}", made.short());
-    assert_eq!(made.json()["volume"], "big");
-    let id = made.json()["id"].as_str().expect("an id").to_owned();
+    let id = make_folder(&the_box, "data", "big").await;
     let shard = first.join("folders").join(&id[id.len() - 2..]).join(&id);
     let mkdir = format!("/api/v1/folders/{id}/mkdir");
     let make = async |name: &str| {
@@ -179,22 +201,14 @@ async fn findings(the_box: &TheBox) -> Vec<String> {
 async fn folders_on_a_volume_are_found_again_where_nothing_on_this_disk_leads_there() {
     let test = "folders_on_a_volume_are_found_again_where_nothing_on_this_disk_leads_there";
     let the_box = TheBox::open().await;
-    let place = the_box.folder.path().join("mounted");
-    fs::create_dir(&place).expect("made");
-    let _unmounted = Unmounted(vec![place.clone()]);
-    if let Err(error) = tmpfs(&place) {
-        skips::skip(test, &format!("nothing can be mounted: {error}"));
+    let Some((place, _unmounted)) = mounted(&the_box, "mounted", test) else {
         return;
-    }
+    };
     let big = json!({"name": "big", "path": place});
-    let made = the_box.post(&the_box.admin, VOLUMES, big).await;
-    assert_eq!(made.status, 201, "{}", made.short());
+    make_volume(&the_box, big).await;
     let mut folders = Vec::new();
     for name in ["kept", "lost"] {
-        let asked = json!({"name": name, "volume": "big"});
-        let made = the_box.post(&the_box.mina, "/api/v1/folders", asked).await;
-        assert_eq!(made.status, 201, "{}", made.short());
-        folders.push(made.json()["id"].as_str().expect("an id").to_owned());
+        folders.push(make_folder(&the_box, name, "big").await);
     }
     let below = |top: &Path, id: &str| top.join("folders").join(&id[id.len() - 2..]).join(id);
     let data = the_box.server.settings().data.clone();
@@ -290,13 +304,9 @@ async fn acts(the_box: &TheBox, who: &As, asked: &str) -> Vec<(u16, String)> {
 async fn a_volume_of_a_project_is_none_for_those_outside() {
     let test = "a_volume_of_a_project_is_none_for_those_outside";
     let the_box = TheBox::open().await;
-    let place = the_box.folder.path().join("shelves");
-    fs::create_dir(&place).expect("made");
-    let _unmounted = Unmounted(vec![place.clone()]);
-    if let Err(error) = tmpfs(&place) {
-        skips::skip(test, &format!("nothing can be mounted: {error}"));
+    let Some((place, _unmounted)) = mounted(&the_box, "shelves", test) else {
         return;
-    }
+    };
     let made = async |path: &str, body: Value| {
         let made = the_box.post(&the_box.admin, path, body).await;
         assert!(made.status.is_success(), "{path}: {}", made.short());
@@ -334,10 +344,7 @@ async fn a_volume_of_a_project_is_none_for_those_outside() {
         (&hers["path"], &hers["projects"]),
         (&Value::Null, &json!([]))
     );
-    let asked = json!({"name": "data", "volume": "shelves"});
-    let folder = the_box.post(&the_box.mina, "/api/v1/folders", asked).await;
-    assert_eq!(folder.status, 201, "{}", folder.short());
-    let folder = folder.json()["id"].as_str().expect("an id").to_owned();
+    let folder = make_folder(&the_box, "data", "shelves").await;
     let sites = the_box.get(&the_box.admin, &path).await.json();
     assert_eq!(sites["projects"], json!(["default/vision"]));
     assert_eq!(sites["folders"], 1);
@@ -359,21 +366,12 @@ async fn a_volume_of_a_project_is_none_for_those_outside() {
 async fn an_administrator_limits_a_folder_on_a_volume() {
     let test = "an_administrator_limits_a_folder_on_a_volume";
     let the_box = TheBox::open().await;
-    let place = the_box.folder.path().join("shelves");
-    fs::create_dir(&place).expect("made");
-    let _unmounted = Unmounted(vec![place.clone()]);
-    if let Err(error) = tmpfs(&place) {
-        skips::skip(test, &format!("nothing can be mounted: {error}"));
+    let Some((place, _unmounted)) = mounted(&the_box, "shelves", test) else {
         return;
-    }
+    };
     let (admin, mina) = (&the_box.admin, &the_box.mina);
-    let asked = json!({"name": "shelves", "path": place});
-    let made = the_box.post(admin, VOLUMES, asked).await;
-    assert_eq!(made.status, 201, "{}", made.short());
-    let asked = json!({"name": "data", "volume": "shelves"});
-    let made = the_box.post(mina, "/api/v1/folders", asked).await;
-    assert_eq!(made.status, 201, "{}", made.short());
-    let id = made.json()["id"].as_str().expect("an id").to_owned();
+    make_volume(&the_box, json!({"name": "shelves", "path": place})).await;
+    let id = make_folder(&the_box, "data", "shelves").await;
     let limit = format!("/api/v1/folders/{id}/limit");
     let set = async |who: &As, bytes: Value| {
         let body = json!({"bytes": bytes}).to_string();
@@ -411,16 +409,10 @@ async fn an_administrator_limits_a_folder_on_a_volume() {
 async fn a_directory_of_a_volume_becomes_a_folder_again() {
     let test = "a_directory_of_a_volume_becomes_a_folder_again";
     let the_box = TheBox::open().await;
-    let place = the_box.folder.path().join("shelves");
-    fs::create_dir(&place).expect("made");
-    let _unmounted = Unmounted(vec![place.clone()]);
-    if let Err(error) = tmpfs(&place) {
-        skips::skip(test, &format!("nothing can be mounted: {error}"));
+    let Some((place, _unmounted)) = mounted(&the_box, "shelves", test) else {
         return;
-    }
-    let asked = json!({"name": "shelves", "path": place});
-    let made = the_box.post(&the_box.admin, VOLUMES, asked).await;
-    assert_eq!(made.status, 201, "{}", made.short());
+    };
+    make_volume(&the_box, json!({"name": "shelves", "path": place})).await;
     let id = uuid::Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_00ab).to_string();
     let adopt = format!("/api/v1/folders/{id}/adopt");
     let back = json!({"owner": "mina", "name": "back"});
@@ -461,11 +453,8 @@ async fn a_session_mounts_folders_of_volumes_that_map_one_user_of_the_site() {
     }
     for (name, place, user) in [("big", &first, "5000:5001"), ("other", &second, "6000")] {
         let asked = json!({"name": name, "path": place, "mapped_user": user});
-        let made = the_box.post(&the_box.admin, VOLUMES, asked).await;
-        assert_eq!(made.status, 201, "{}", made.short());
-        let asked = json!({"name": format!("on-{name}"), "volume": name});
-        let made = the_box.post(&the_box.mina, "/api/v1/folders", asked).await;
-        assert_eq!(made.status, 201, "{}", made.short());
+        make_volume(&the_box, asked).await;
+        make_folder(&the_box, &format!("on-{name}"), name).await;
     }
     let path = format!("{VOLUMES}/big");
     let shown = the_box.get(&the_box.admin, &path).await.json();

@@ -59,9 +59,10 @@ fn grown(world: &ClusterSnapshot, session: &Session, demand: Demand) -> Option<S
     Some(grown)
 }
 
-/// What is said to the session of that number, which wants all of that.
-fn asked(world: &ClusterSnapshot, at: usize, wanted: Demand) -> GrowthAnswer {
-    let session = &world.sessions[at];
+/// What is said to the first session, which wants so much of the processor, the memory and the device.
+fn asked(world: &ClusterSnapshot, cpu: &str, memory: &str, gpu: &str) -> GrowthAnswer {
+    let session = &world.sessions[0];
+    let wanted = demand(cpu, memory, gpu);
     let wanting = grown(world, session, wanted).expect("its machine has room");
     growth(world, session, &wanting, NOW)
 }
@@ -75,37 +76,42 @@ fn kept(cpu: u32, memory: u64) -> GrowthAnswer {
     }
 }
 
+/// Whether another needs the first device.
+fn keeps_device(told: GrowthAnswer) -> bool {
+    matches!(
+        told,
+        GrowthAnswer::Kept {
+            device: Some(0),
+            ..
+        }
+    )
+}
+
 #[test]
 fn what_is_kept_for_the_first_in_the_queue_is_no_room_to_grow() {
     // 0.75 of a core is free, and the front needs what x has beside it.
     let text = "node a 4 64g 0 | small 0.25 1g 0 | busy 2.75 1g 0 | x 0.25 1g 0 | front 1 1g 0";
     let mut world = running(text, 3, BackfillMode::Strict);
     assert_eq!(
-        asked(&world, 0, demand("0.5", "1g", "0")),
+        asked(&world, "0.5", "1g", "0"),
         kept(25, 61),
         "no more than it has"
     );
-    assert_eq!(
-        asked(&world, 0, demand("0.25", "61g", "0")),
-        GrowthAnswer::Open
-    );
+    assert_eq!(asked(&world, "0.25", "61g", "0"), GrowthAnswer::Open);
     // Its own one is kept for, too.
     let owner = world.sessions[0].owner;
     assert_eq!(world.sessions[3].owner, owner);
     world.sessions[3].owner = UserId(uuid::Uuid::from_u128(9));
-    assert_eq!(asked(&world, 0, demand("0.5", "1g", "0")), kept(25, 61));
+    assert_eq!(asked(&world, "0.5", "1g", "0"), kept(25, 61));
     world.sessions.pop();
-    assert_eq!(
-        asked(&world, 0, demand("0.5", "1g", "0")),
-        GrowthAnswer::Open
-    );
+    assert_eq!(asked(&world, "0.5", "1g", "0"), GrowthAnswer::Open);
 }
 
 #[test]
 fn a_queue_of_another_group_keeps_nothing() {
     let text = "node a 4 64g 0 | small 0.25 1g 0 | busy 3 1g 0 | front 1 1g 0";
     let mut world = running(text, 2, BackfillMode::Strict);
-    assert_eq!(asked(&world, 0, demand("0.5", "1g", "0")), kept(25, 62));
+    assert_eq!(asked(&world, "0.5", "1g", "0"), kept(25, 62));
     let lab = ResourceGroupId(uuid::Uuid::from_u128(u128::MAX));
     let front = world.sessions[2].id;
     world.groups = GroupPlan {
@@ -116,10 +122,7 @@ fn a_queue_of_another_group_keeps_nothing() {
         sessions: [(front, lab)].into_iter().collect(),
         ..GroupPlan::default()
     };
-    assert_eq!(
-        asked(&world, 0, demand("0.5", "1g", "0")),
-        GrowthAnswer::Open
-    );
+    assert_eq!(asked(&world, "0.5", "1g", "0"), GrowthAnswer::Open);
 }
 
 #[test]
@@ -127,68 +130,41 @@ fn what_the_first_one_cannot_have_beside_it_is_room_to_grow() {
     // It waits for memory: 1.5 cores are kept for none.
     let text = "node a 4 64g 0 | small 0.5 1g 0 | busy 1 4g 0 | front 1 60g 0";
     let world = running(text, 2, BackfillMode::Strict);
-    assert_eq!(asked(&world, 0, demand("2", "1g", "0")), GrowthAnswer::Open);
+    assert_eq!(asked(&world, "2", "1g", "0"), GrowthAnswer::Open);
     assert_eq!(
-        asked(&world, 0, demand("2.01", "1g", "0")),
+        asked(&world, "2.01", "1g", "0"),
         kept(200, 1),
         "one hundredth more"
     );
-    assert_eq!(asked(&world, 0, demand("1", "2g", "0")), kept(200, 1));
+    assert_eq!(asked(&world, "1", "2g", "0"), kept(200, 1));
     // It waits for the end of this very session.
     let text = "node a 4 64g 0 | small 0.5 1g 0 | front 4 1g 0";
     let world = running(text, 1, BackfillMode::Strict);
-    assert_eq!(asked(&world, 0, demand("3", "9g", "0")), GrowthAnswer::Open);
+    assert_eq!(asked(&world, "3", "9g", "0"), GrowthAnswer::Open);
 }
 
 #[test]
 fn a_share_grows_into_no_device_that_the_first_one_could_share_with_it() {
     let text = "node a 16 64g 1 | small 1 1g 0.25 | busy 1 1g 0.5 | front 1 1g 0.5";
     let world = running(text, 2, BackfillMode::Strict);
-    let told = asked(&world, 0, demand("1", "1g", "0.3"));
-    assert!(
-        matches!(
-            told,
-            GrowthAnswer::Kept {
-                device: Some(0),
-                ..
-            }
-        ),
-        "{told:?}"
-    );
-    assert_eq!(
-        asked(&world, 0, demand("2", "1g", "0.25")),
-        GrowthAnswer::Open
-    );
+    let told = asked(&world, "1", "1g", "0.3");
+    assert!(keeps_device(told), "{told:?}");
+    assert_eq!(asked(&world, "2", "1g", "0.25"), GrowthAnswer::Open);
     // Who needs all of it waits for its end.
     let text = "node a 16 64g 1 | small 1 1g 0.25 | busy 1 1g 0.5 | front 1 1g 1";
     let world = running(text, 2, BackfillMode::Strict);
-    assert_eq!(
-        asked(&world, 0, demand("1", "1g", "0.5")),
-        GrowthAnswer::Open
-    );
+    assert_eq!(asked(&world, "1", "1g", "0.5"), GrowthAnswer::Open);
 }
 
 #[test]
 fn a_session_that_starts_with_the_next_pass_has_its_room_already() {
     let text = "node a 4 64g 1 | small 1 1g 0.25 | front 2 1g 0.5";
     let world = running(text, 1, BackfillMode::Strict);
-    assert_eq!(
-        asked(&world, 0, demand("2", "1g", "0.5")),
-        GrowthAnswer::Open
-    );
-    let told = asked(&world, 0, demand("2.5", "1g", "0.25"));
+    assert_eq!(asked(&world, "2", "1g", "0.5"), GrowthAnswer::Open);
+    let told = asked(&world, "2.5", "1g", "0.25");
     assert_eq!(told, kept(200, 63));
-    let told = asked(&world, 0, demand("1", "1g", "0.75"));
-    assert!(
-        matches!(
-            told,
-            GrowthAnswer::Kept {
-                device: Some(0),
-                ..
-            }
-        ),
-        "{told:?}"
-    );
+    let told = asked(&world, "1", "1g", "0.75");
+    assert!(keeps_device(told), "{told:?}");
 }
 
 #[test]
@@ -211,10 +187,10 @@ fn a_limit_that_one_in_front_needs_is_no_room_to_grow() {
         name: "small".into(),
         limits,
     }];
-    assert_eq!(asked(&world, 0, demand("1", "2g", "0")), GrowthAnswer::Open);
-    assert_eq!(asked(&world, 0, demand("1", "3g", "0")), GrowthAnswer::Owed);
+    assert_eq!(asked(&world, "1", "2g", "0"), GrowthAnswer::Open);
+    assert_eq!(asked(&world, "1", "3g", "0"), GrowthAnswer::Owed);
     world.sessions[2].owner = lee;
-    assert_eq!(asked(&world, 0, demand("1", "3g", "0")), GrowthAnswer::Open);
+    assert_eq!(asked(&world, "1", "3g", "0"), GrowthAnswer::Open);
 }
 
 /// Proves too: `never_over_a_card_never_over_the_quota_and_everybody_gets_their_turn`
@@ -254,10 +230,10 @@ fn with_timed_backfill_a_session_that_is_over_in_time_grows() {
             device: None,
             latest: Some(NOW.plus_seconds(HOUR)),
         });
-        let told = asked(&world, 0, demand("2", "1g", "0"));
+        let told = asked(&world, "2", "1g", "0");
         assert_eq!(told, expected, "{front}, {seconds:?}");
         world.policy.backfill = BackfillMode::Strict;
-        let strict = asked(&world, 0, demand("2", "1g", "0"));
+        let strict = asked(&world, "2", "1g", "0");
         assert_eq!(strict, kept(100, 62), "{front}, {seconds:?}");
     }
 }

@@ -171,6 +171,15 @@ async fn asking(folder: &Path, origin: &str) -> (Server, Caller) {
     with_settings(folder).await
 }
 
+/// An honest provider, the folder of the settings, and a server whose users sign in by that provider.
+async fn with_honest() -> (SharedIssuer, tempfile::TempDir, Server) {
+    let issuer = Arc::new(Mutex::new(honest()));
+    let folder = tempfile::tempdir().unwrap();
+    let origin = provider(&issuer).await;
+    let (server, _) = asking(folder.path(), &origin).await;
+    (issuer, folder, server)
+}
+
 fn parameter(address: &str, name: &str) -> String {
     let (_, query) = address.split_once('?').unwrap();
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -223,6 +232,12 @@ async fn caller_of(server: &Server, outcome: ProviderOutcome) -> Caller {
     caller.unwrap().expect("the cookie is good")
 }
 
+/// Who signs in by a whole way through the provider.
+async fn admitted(server: &Server, issuer: &SharedIssuer) -> Caller {
+    let outcome = whole(server, issuer).await.unwrap();
+    caller_of(server, outcome).await
+}
+
 /// A provider's user signs in by authorization code with PKCE, in the browser that began and once
 /// only; the account is made at the first sign-in and found again by its subject.
 #[tokio::test]
@@ -247,8 +262,7 @@ async fn a_provider_admits_the_browser_that_began_once() {
     let kim = caller_of(&server, outcome).await;
     assert_eq!(kim.name.as_str(), "kim");
     assert_eq!(code(finished(&server, &start).await), unknown);
-    let again = whole(&server, &issuer).await.unwrap();
-    let again = caller_of(&server, again).await;
+    let again = admitted(&server, &issuer).await;
     assert_eq!(again.subject.user, kim.subject.user);
     // No password is one of theirs.
     assert_eq!(
@@ -268,10 +282,7 @@ async fn a_provider_admits_the_browser_that_began_once() {
 /// another key or by another algorithm admits nobody, and a local account is never its user's.
 #[tokio::test]
 async fn a_provider_that_lies_admits_nobody() {
-    let issuer = Arc::new(Mutex::new(honest()));
-    let folder = tempfile::tempdir().unwrap();
-    let origin = provider(&issuer).await;
-    let (server, _) = asking(folder.path(), &origin).await;
+    let (issuer, _folder, server) = with_honest().await;
     let wrong = rules::codes::PROVIDER_TOKEN_WRONG;
     let with = async |change: fn(&mut TestIssuer)| {
         let mut lying = honest();
@@ -317,10 +328,7 @@ async fn a_provider_that_lies_admits_nobody() {
 /// than some seconds after the last look.
 #[tokio::test]
 async fn a_provider_may_change_its_keys() {
-    let issuer = Arc::new(Mutex::new(honest()));
-    let folder = tempfile::tempdir().unwrap();
-    let origin = provider(&issuer).await;
-    let (server, _) = asking(folder.path(), &origin).await;
+    let (issuer, _folder, server) = with_honest().await;
     assert_eq!(tried(&server).await, Some(Ok(())));
     assert_eq!(code(whole(&server, &issuer).await), "done");
     let asked = locked(&issuer).asked;
@@ -341,10 +349,7 @@ async fn a_provider_may_change_its_keys() {
 /// stands in the log as the one who failed.
 #[tokio::test]
 async fn failed_returns_keep_no_neighbour_out() {
-    let issuer = Arc::new(Mutex::new(honest()));
-    let folder = tempfile::tempdir().unwrap();
-    let origin = provider(&issuer).await;
-    let (server, _) = asking(folder.path(), &origin).await;
+    let (issuer, _folder, server) = with_honest().await;
     let wrong = rules::codes::PROVIDER_TOKEN_WRONG;
     for _ in 0..20 {
         let start = begun(&server, &issuer, None).await;
@@ -355,8 +360,7 @@ async fn failed_returns_keep_no_neighbour_out() {
         let refused = finish_by_provider(&server, bad, Some(&start.browser), HERE.into()).await;
         assert_eq!(code(refused), wrong);
     }
-    let outcome = whole(&server, &issuer).await.unwrap();
-    let kim = caller_of(&server, outcome).await.subject.user;
+    let kim = admitted(&server, &issuer).await.subject.user;
     server
         .catalog()
         .write(Lane::Requests, "suspend a user", move |rows| {
@@ -416,10 +420,7 @@ async fn a_dead_provider_delays_no_page_and_no_local_sign_in() {
 #[tokio::test]
 async fn a_dripping_provider_holds_a_step_no_longer_and_no_local_account_out() {
     for question in ["/.well-known/openid-configuration", "/keys", "/token"] {
-        let issuer = Arc::new(Mutex::new(honest()));
-        let folder = tempfile::tempdir().unwrap();
-        let origin = provider(&issuer).await;
-        let (server, _) = asking(folder.path(), &origin).await;
+        let (issuer, _folder, server) = with_honest().await;
         locked(&issuer).drips = question;
         let mut asked = Instant::now();
         let refused = match begin_by_provider(&server, HERE, "/sessions", None).await {
@@ -445,12 +446,8 @@ async fn a_dripping_provider_holds_a_step_no_longer_and_no_local_account_out() {
 /// read; the account that was there keeps its role.
 #[tokio::test]
 async fn too_many_groups_of_a_provider_are_refused_and_change_nothing() {
-    let issuer = Arc::new(Mutex::new(honest()));
-    let folder = tempfile::tempdir().unwrap();
-    let origin = provider(&issuer).await;
-    let (server, _) = asking(folder.path(), &origin).await;
-    let outcome = whole(&server, &issuer).await.unwrap();
-    let id = caller_of(&server, outcome).await.subject.user;
+    let (issuer, _folder, server) = with_honest().await;
+    let id = admitted(&server, &issuer).await.subject.user;
     let grants = || {
         let user = server
             .catalog()
@@ -480,10 +477,7 @@ async fn too_many_groups_of_a_provider_are_refused_and_change_nothing() {
 /// other addresses keep theirs.
 #[tokio::test]
 async fn sign_ins_that_do_not_come_back_are_bounded_for_each_address() {
-    let issuer = Arc::new(Mutex::new(honest()));
-    let folder = tempfile::tempdir().unwrap();
-    let origin = provider(&issuer).await;
-    let (server, _) = asking(folder.path(), &origin).await;
+    let (issuer, _folder, server) = with_honest().await;
     let elsewhere: IpAddr = [198, 51, 100, 9].into();
     begin_by_provider(&server, elsewhere, "/", None)
         .await
@@ -499,12 +493,8 @@ async fn sign_ins_that_do_not_come_back_are_bounded_for_each_address() {
 /// says when that was.
 #[tokio::test]
 async fn a_new_proof_is_one_that_the_provider_dates() {
-    let issuer = Arc::new(Mutex::new(honest()));
-    let folder = tempfile::tempdir().unwrap();
-    let origin = provider(&issuer).await;
-    let (server, _) = asking(folder.path(), &origin).await;
-    let outcome = whole(&server, &issuer).await.unwrap();
-    let kim = caller_of(&server, outcome).await;
+    let (issuer, _folder, server) = with_honest().await;
+    let kim = admitted(&server, &issuer).await;
     assert!(is_of_provider(&server, &kim));
     let proven = || code(proves(&server, &kim));
     assert_eq!(proven(), rules::codes::PROVIDER_AGAIN);
@@ -527,12 +517,8 @@ async fn a_new_proof_is_one_that_the_provider_dates() {
 /// Whom an administrator removed, the provider does not bring back as a new account.
 #[tokio::test]
 async fn who_was_removed_here_does_not_come_back_by_the_provider() {
-    let issuer = Arc::new(Mutex::new(honest()));
-    let folder = tempfile::tempdir().unwrap();
-    let origin = provider(&issuer).await;
-    let (server, _) = asking(folder.path(), &origin).await;
-    let outcome = whole(&server, &issuer).await.unwrap();
-    let id = caller_of(&server, outcome).await.subject.user;
+    let (issuer, _folder, server) = with_honest().await;
+    let id = admitted(&server, &issuer).await.subject.user;
     server
         .catalog()
         .write(Lane::Requests, "remove a user", move |rows| {
