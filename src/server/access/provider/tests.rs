@@ -477,7 +477,7 @@ async fn too_many_groups_of_a_provider_are_refused_and_change_nothing() {
 /// other addresses keep theirs.
 #[tokio::test]
 async fn sign_ins_that_do_not_come_back_are_bounded_for_each_address() {
-    let (issuer, _folder, server) = with_honest().await;
+    let (_issuer, _folder, server) = with_honest().await;
     let elsewhere: IpAddr = [198, 51, 100, 9].into();
     begin_by_provider(&server, elsewhere, "/", None)
         .await
