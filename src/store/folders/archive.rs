@@ -18,7 +18,7 @@ use tar::{EntryType, Header};
 use zstd::stream::write::Encoder;
 
 use super::beneath::FolderTop;
-use super::failure::{FolderError, failed, fault};
+use super::failure::{FolderError, failed, fault, unlinked};
 use super::files;
 
 /// Bytes of one piece, about.
@@ -382,7 +382,7 @@ impl ArchiveWalk {
                 walk.first = Some(match FileType::from_raw_mode(seen.st_mode) {
                     FileType::Symlink => {
                         let target = rustix::fs::readlinkat(&parent, path.name(), Vec::new());
-                        let target = target.map_err(failed(doing, path))?;
+                        let target = target.map_err(unlinked).map_err(failed(doing, path))?;
                         VisitedEntry::Link(target.into_bytes(), seen)
                     }
                     FileType::RegularFile | FileType::Directory => {

@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Uid, Xa
 use uuid::Uuid;
 
 use super::beneath::{FolderTop, TopOwner, give, sync};
-use super::failure::{FolderError, failed, fault, named};
+use super::failure::{FolderError, failed, fault, named, unlinked};
 use super::found::FoundFolder;
 use super::staging::{COPY_ENDING, refuse_full_disk};
 use super::{DEFAULT_ACCESS, FolderStore, made_trash, make, refuse_top, removed};
@@ -314,7 +314,7 @@ impl TreeCopy<'_> {
             }
             FileType::Symlink => {
                 let leads = rustix::fs::readlinkat(&parent, from.name(), Vec::<u8>::new());
-                let leads = leads.map_err(failed(doing, from))?;
+                let leads = leads.map_err(unlinked).map_err(failed(doing, from))?;
                 self.found.refuse_beyond_limit(1)?;
                 let made = rustix::fs::symlinkat(&leads, &above, to.name());
                 made.map_err(failed(doing, to))?;

@@ -60,6 +60,14 @@ pub(super) fn failed<E: Into<io::Error>>(
     }
 }
 
+/// What the kernel said of reading a link: where it is none any more, it is gone.
+pub(super) fn unlinked(error: Errno) -> Errno {
+    match error {
+        Errno::INVAL => Errno::NOENT,
+        error => error,
+    }
+}
+
 /// What the kernel said about a file of ours.
 pub(super) fn fault(what: &'static str) -> impl Fn(io::Error) -> FolderError {
     move |source| match (refusal_of(&source), Errno::from_io_error(&source)) {
