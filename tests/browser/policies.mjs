@@ -256,7 +256,7 @@ test("a limit is raised for a while, said where limits are, and ended", async ()
   await page.fill("#time", "3d");
   await page.click("button:has-text('Raise limit')");
   // Back at the user, where the form was reached from.
-  await page.waitForURL(`**/users/${PERSON.name}?notice=*`);
+  await page.waitForURL(`**/users/${PERSON.name}*`);
   await page.locator("[role=status]", { hasText: "is raised" }).first().waitFor();
   await page.goto(`${house.origin}/allowances`);
   const row = page.locator("#list tr", { hasText: "a sweep" });
