@@ -8,6 +8,9 @@ use std::time::Instant;
 use crate::failure::Failure;
 use crate::{budgets, slowest};
 
+/// The stage that all others of a release need.
+pub(crate) const BUILD: &str = "release build";
+
 /// What a stage over its budget of CPU seconds means.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Budget {
@@ -27,17 +30,34 @@ struct Outcome {
 /// The gate while it is being passed.
 pub(crate) struct Gate {
     outcomes: Vec<Outcome>,
+    /// Words of which one stands in the name of each stage that runs; none: all of them run.
+    wanted: Vec<String>,
 }
 
 impl Gate {
     pub(crate) fn new() -> Self {
+        Self::of(&[])
+    }
+
+    /// Of the stages only those in whose name one of these words stands, and the build that they need.
+    pub(crate) fn of(wanted: &[&str]) -> Self {
         Self {
             outcomes: Vec::new(),
+            wanted: wanted.iter().map(|word| (*word).to_owned()).collect(),
         }
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        name == BUILD
+            || self.wanted.is_empty()
+            || self.wanted.iter().any(|word| name.contains(word))
     }
 
     /// Runs one stage and keeps its outcome, its wall time and the CPU time of its children.
     pub(crate) fn stage(&mut self, name: &'static str, run: impl FnOnce() -> Result<(), Failure>) {
+        if !self.wants(name) {
+            return;
+        }
         println!("\n── {name}");
         let (begun, cpu_before) = (Instant::now(), children_cpu_seconds());
         let failure = run().err();
@@ -55,6 +75,21 @@ impl Gate {
     /// Prints the table of stages, the slowest stages and tests, and what went over
     /// `.ci/budgets.toml`; answers whether every stage passed.
     pub(crate) fn close(mut self, budget: Budget) -> ExitCode {
+        for word in std::mem::take(&mut self.wanted) {
+            let ran = self
+                .outcomes
+                .iter()
+                .any(|outcome| outcome.name.contains(&word));
+            if !ran {
+                let failure = Failure::new(format!("no stage has {word:?} in its name"));
+                self.outcomes.push(Outcome {
+                    name: "stages that are wanted",
+                    wall_seconds: 0.0,
+                    cpu_seconds: 0.0,
+                    failure: Some(failure),
+                });
+            }
+        }
         println!("\n{:<28} {:>8} {:>8}", "stage", "wall s", "CPU s");
         for outcome in &self.outcomes {
             let verdict = if outcome.failure.is_some() {
