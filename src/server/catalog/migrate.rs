@@ -11,6 +11,10 @@ use crate::{Failure, ServerFault};
 /// `migrations`, by their numbers. A released step never changes again.
 pub(super) const STEPS: &[&str] = include!(concat!(env!("OUT_DIR"), "/steps.rs"));
 
+/// The schema that the steps end at, and the rows that they leave in a new catalog; a test compares it with them. A new
+/// catalog is made of it at once: the steps make half of its tables several times.
+const FOUNDED: &str = include_str!("schema.sql");
+
 /// Marks the file as a catalog of ours: "frdl".
 const APPLICATION: i32 = 0x6672_646c;
 
@@ -19,13 +23,25 @@ const APPLICATION: i32 = 0x6672_646c;
 /// Errors: `state.newer` for a file of a newer version, `state.foreign` for a database of another
 /// program.
 pub(super) fn climb(connection: &mut Connection, place: &CatalogPlace) -> Result<(), Failure> {
-    climb_to(connection, place, STEPS)
+    climb_by(connection, place, STEPS, Some(FOUNDED))
 }
 
+/// As [`climb`], by these steps alone.
+#[cfg(test)]
 pub(super) fn climb_to(
     connection: &mut Connection,
     place: &CatalogPlace,
     steps: &[&str],
+) -> Result<(), Failure> {
+    climb_by(connection, place, steps, None)
+}
+
+/// Takes the steps that are due; a new catalog is made of `founded` where there is one.
+fn climb_by(
+    connection: &mut Connection,
+    place: &CatalogPlace,
+    steps: &[&str],
+    founded: Option<&str>,
 ) -> Result<(), Failure> {
     let number = |connection: &Connection, name: &str| {
         connection.query_row(&format!("pragma {name}"), [], |row| row.get::<_, i32>(0))
@@ -57,8 +73,13 @@ pub(super) fn climb_to(
         return Ok(());
     }
     let transaction = connection.transaction().map_err(fault(reached))?;
-    for (at, step) in steps.iter().enumerate().skip(reached) {
-        transaction.execute_batch(step).map_err(fault(at))?;
+    match founded.filter(|_| reached == 0) {
+        Some(founded) => transaction.execute_batch(founded).map_err(fault(0))?,
+        None => {
+            for (at, step) in steps.iter().enumerate().skip(reached) {
+                transaction.execute_batch(step).map_err(fault(at))?;
+            }
+        }
     }
     transaction
         .execute_batch(&format!(

@@ -770,27 +770,47 @@ fn files_are_their_owners_alone() {
     }
 }
 
-/// The schema as SQLite holds it, one statement a paragraph.
-fn schema(connection: &rusqlite::Connection) -> String {
-    let mut statement = connection
-        .prepare(
-            "select sql from sqlite_schema
-             where sql is not null and name not like 'sqlite_%'
-             order by tbl_name, type desc, name",
-        )
-        .unwrap();
-    let rows = statement
-        .query_map([], |row| row.get::<_, String>(0))
-        .unwrap();
-    rows.map(|sql| format!("{};\n\n", sql.unwrap())).collect()
+/// The schema as SQLite holds it, one statement a paragraph, each behind what it needs, and then the rows.
+fn dump(connection: &rusqlite::Connection) -> String {
+    let texts = |sql: &str| -> Vec<String> {
+        let mut statement = connection.prepare(sql).unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.map(Result::unwrap).collect()
+    };
+    let statements = texts(
+        "select sql from sqlite_schema
+         where sql is not null and name not like 'sqlite_%'
+         order by type = 'trigger', tbl_name, type desc, name",
+    );
+    let tables = texts(
+        "select name from sqlite_schema
+         where type = 'table' and name not like 'sqlite_%' order by name",
+    );
+    let rows = tables.iter().flat_map(|table| {
+        let columns = texts(&format!("select name from pragma_table_info('{table}')"));
+        let values = columns
+            .iter()
+            .map(|name| format!("quote({name})"))
+            .collect::<Vec<_>>();
+        let (columns, values) = (columns.join(", "), values.join(" || ', ' || "));
+        texts(&format!("select {values} from {table} order by 1"))
+            .into_iter()
+            .map(move |values| format!("INSERT INTO {table} ({columns}) VALUES ({values})"))
+    });
+    // A row may stand before the one that it names.
+    std::iter::once("PRAGMA defer_foreign_keys = on".to_owned())
+        .chain(statements)
+        .chain(rows)
+        .map(|sql| format!("{sql};\n\n"))
+        .collect()
 }
 
 #[test]
 fn the_ladder_ends_at_the_committed_schema() {
     let mut connection = rusqlite::Connection::open_in_memory().unwrap();
-    migrate::climb(&mut connection, &CatalogPlace::Memory).unwrap();
+    migrate::climb_to(&mut connection, &CatalogPlace::Memory, migrate::STEPS).unwrap();
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/catalog/schema.sql");
-    let found = schema(&connection);
+    let found = dump(&connection);
     if std::env::var_os("FARDEL_REFRESH").is_some() {
         std::fs::write(path, &found).unwrap();
     }
@@ -799,6 +819,19 @@ fn the_ladder_ends_at_the_committed_schema() {
         found, golden,
         "refresh with FARDEL_REFRESH=1 cargo test -p server the_ladder"
     );
+    // What a new catalog is made of, as this build has it.
+    let mut founded = rusqlite::Connection::open_in_memory().unwrap();
+    founded.pragma_update(None, "foreign_keys", true).unwrap();
+    migrate::climb(&mut founded, &CatalogPlace::Memory).unwrap();
+    assert_eq!(
+        dump(&founded),
+        golden,
+        "build again: it has the schema before this one"
+    );
+    let version: u32 = founded
+        .query_row("pragma user_version", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(usize::try_from(version).unwrap(), migrate::STEPS.len());
 }
 
 #[test]
