@@ -25,15 +25,24 @@ pub mod text;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Request;
 use base::link::streams::Streams;
 use server::Server;
+use tower::{ServiceExt as _, service_fn};
 
 /// Every route of every door. The console's own fallback answers for addresses that no route has.
 pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
     let host = machine_name();
-    api::router(server.clone(), streams.clone())
-        .merge(registry::router(server.clone()))
-        .merge(pages::router(server, streams, &host, reference))
+    let api = api::router(server.clone(), streams.clone());
+    let console =
+        registry::router(server.clone()).merge(pages::router(server, streams, &host, reference));
+    Router::new().fallback_service(service_fn(move |request: Request| {
+        let door = match api::serves(request.uri().path()) {
+            true => api.clone(),
+            false => console.clone(),
+        };
+        door.oneshot(request)
+    }))
 }
 
 /// What the machine calls itself; `fardel` where it does not say.

@@ -623,19 +623,26 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             replay::once,
         ))
         .fallback(nothing_here);
-    Router::new()
+    let routes = Router::new()
         .nest("/api/v1", v1)
         .route("/healthz", get(system::alive))
         .route("/readyz", get(system::ready))
         .route("/metrics", get(system::metrics))
         .route("/version", get(system::version))
+        .with_state(api.clone());
+    // A layer lies around each route of the router that it is given: here around one, which is all of them.
+    Router::new()
+        .fallback_service(routes)
         .layer(DefaultBodyLimit::max(MAX_JSON_BYTES))
         .layer(CatchPanicLayer::new())
-        .layer(axum::middleware::from_fn_with_state(
-            api.clone(),
-            middleware::apply,
-        ))
-        .with_state(api)
+        .layer(axum::middleware::from_fn_with_state(api, middleware::apply))
+}
+
+/// Whether [`router`] answers at this path.
+pub fn serves(path: &str) -> bool {
+    let below = path.strip_prefix("/api/v1");
+    below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        || ["/healthz", "/readyz", "/metrics", "/version"].contains(&path)
 }
 
 async fn nothing_here() -> axum::http::StatusCode {

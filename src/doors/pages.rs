@@ -188,7 +188,7 @@ pub fn router(
         made_slips: Arc::default(),
         program: Arc::default(),
     };
-    Router::new()
+    let routes = Router::new()
         .route("/", get(overview::show))
         .route("/live", get(overview::live))
         .route("/setup", get(setup::show).post(setup::submit))
@@ -333,13 +333,16 @@ pub fn router(
         .merge(sign_in_links::router())
         .fallback(nothing_here)
         .method_not_allowed_fallback(no_page_here)
+        .with_state(console.clone());
+    // A layer lies around each route of the router that it is given: here around two, of which one is all pages.
+    Router::new()
+        .fallback_service(routes)
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
-        .layer(middleware::from_fn_with_state(console.clone(), guard))
+        .layer(middleware::from_fn_with_state(console, guard))
         .route("/a/{build}/{*name}", get(assets::serve))
         .layer(CatchPanicLayer::new())
         .layer(compression())
         .layer(middleware::from_fn(origin::headers))
-        .with_state(console)
 }
 
 /// Pages and their streams, with gzip. A stream that is open costs 0.3 MB for it; it sends a tenth of the bytes, and each

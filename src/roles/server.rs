@@ -203,7 +203,7 @@ async fn serve(reading: LoadedSettings) -> Result<(), Failure> {
             leaving.clone(),
         )));
     }
-    doors.push(tokio::spawn(memory::give_back(leaving)));
+    doors.push(tokio::spawn(memory::give_back(server.clone(), leaving)));
     announce(
         &settings,
         certificates.as_deref(),

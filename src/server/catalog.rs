@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use base::observe::Clock;
 use rules::messages::ReportedState;
@@ -117,6 +117,8 @@ struct CatalogInner {
     /// Closed before the writer, which brings the log home as the last one.
     reads: reader::Pool,
     writes: WriterMode,
+    /// The writer's connection, which is the writer's to close.
+    written_by: Weak<Mutex<rusqlite::Connection>>,
     /// Turns for long reads. They leave readers free for single rows, which are read on the
     /// runtime's own threads and must not wait behind a whole world.
     long_reads: Semaphore,
@@ -175,6 +177,7 @@ impl Catalog {
             opened.reserve,
             health.clone(),
         );
+        let written_by = Arc::downgrade(&engine.connection());
         let (writes, reads) = match opened.readers {
             open::Readers::Path(path) => (
                 WriterMode::Thread(writer::Thread::start(engine)?),
@@ -190,6 +193,7 @@ impl Catalog {
         };
         Ok(Self(Arc::new(CatalogInner {
             writes,
+            written_by,
             long_reads: Semaphore::new(LONG_READS),
             reads,
             revision,
@@ -208,6 +212,20 @@ impl Catalog {
             seal: opened.seal,
             _lock: opened.lock,
         })))
+    }
+
+    /// Empties the page caches of the files, and closes connections that were not used since the last call. Costs well below a
+    /// millisecond, and a read of each page that is wanted again.
+    pub(crate) fn give_back_memory(&self) {
+        self.0.reads.give_back();
+        self.0.samples.give_back();
+        if let Some(connection) = self.0.written_by.upgrade() {
+            files::shrink(
+                &connection
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner),
+            );
+        }
     }
 
     /// Runs `work` inside one durable transaction and answers after its commit. An error from `work`

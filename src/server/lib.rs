@@ -462,6 +462,12 @@ impl Server {
         self.0.catalog.founding().installation_id
     }
 
+    /// Gives back the memory that the catalog keeps for its next reads. To be called from time to time, on a thread that may
+    /// wait for a running write.
+    pub fn give_back_memory(&self) {
+        self.0.catalog.give_back_memory();
+    }
+
     pub(crate) fn catalog(&self) -> &catalog::Catalog {
         &self.0.catalog
     }

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use server::Server;
 use tokio::sync::watch;
 
 /// Blocks from this size on are mapped alone and unmapped when freed, always; a heap gives back its upper end from this
@@ -33,14 +34,16 @@ pub(super) fn bound() {
     }
 }
 
-/// Gives back what lies free inside the heaps, and code that does not run any more: what the start needed, then from time
-/// to time until `leaving`.
-pub(super) async fn give_back(mut leaving: watch::Receiver<bool>) {
-    let idle = || {
-        trim();
-        unmap_code();
-    };
+/// Gives back what the catalog keeps of its files, what lies free inside the heaps, and what of the program is not used any
+/// more: what the start needed, then from time to time until `leaving`.
+pub(super) async fn give_back(server: Server, mut leaving: watch::Receiver<bool>) {
     loop {
+        let server = server.clone();
+        let idle = move || {
+            server.give_back_memory();
+            trim();
+            unmap_program();
+        };
         let _ = tokio::task::spawn_blocking(idle).await;
         tokio::select! {
             () = tokio::time::sleep(GIVE_BACK) => {}
@@ -58,15 +61,15 @@ fn trim() {
     }
 }
 
-/// Takes the program's own code out of the memory of this process: what ran once stays out, and the rest comes back from
-/// the page cache when it runs next, some 64 KiB a fault.
-fn unmap_code() {
+/// Takes the program's own code and constants out of the memory of this process: what was used once stays out, and the rest
+/// comes back from the page cache when it is used next, some 64 KiB a fault.
+fn unmap_program() {
     let Ok(maps) = std::fs::read_to_string("/proc/self/maps") else {
         return;
     };
-    for (from, length) in maps.lines().filter_map(code) {
-        // SAFETY: the range is a mapping of a file that can be read and run and never was written, so each page of it
-        // is as the file has it; a thread that runs there faults it in again.
+    for (from, length) in maps.lines().filter_map(unwritten) {
+        // SAFETY: the range is a mapping of a file that never could be written, so each page of it is as the file has
+        // it; a thread that runs or reads there faults it in again.
         // Justification: the standard library has no way to ask for it.
         unsafe {
             libc::madvise(
@@ -78,14 +81,20 @@ fn unmap_code() {
     }
 }
 
-/// Beginning and length of a mapping that holds code of a file; None for every other line of `/proc/self/maps`.
-fn code(line: &str) -> Option<(usize, usize)> {
+/// Beginning and length of a mapping that holds code of a file, or its first part, which has its constants; None for every
+/// other line of `/proc/self/maps`. What the loader wrote addresses into can be read only, too, but is never the first part.
+fn unwritten(line: &str) -> Option<(usize, usize)> {
     let mut parts = line.split_whitespace();
     let (from, to) = parts.next()?.split_once('-')?;
-    let is_code = parts.next()? == "r-xp" && parts.nth(3)?.starts_with('/');
+    let is_unwritten = match (parts.next()?, parts.next()?) {
+        ("r-xp", _) => true,
+        ("r--p", offset) => offset.bytes().all(|digit| digit == b'0'),
+        _ => false,
+    };
+    let is_file = parts.nth(2)?.starts_with('/');
     let number = |text| usize::from_str_radix(text, 16).ok();
     let (from, to) = (number(from)?, number(to)?);
-    is_code.then(|| (from, to.saturating_sub(from)))
+    (is_unwritten && is_file).then(|| (from, to.saturating_sub(from)))
 }
 
 #[cfg(test)]
@@ -93,9 +102,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_of_files_is_told_from_everything_else() {
-        let text = "55d0c000-55d0e000 r-xp 00002000 fe:00 131 /usr/bin/fardel (deleted)";
-        assert_eq!(code(text), Some((0x55d0_c000, 0x2000)));
+    fn what_never_was_written_is_told_from_everything_else() {
+        for text in [
+            "55d0c000-55d0e000 r-xp 00002000 fe:00 131 /usr/bin/fardel (deleted)",
+            "55d0c000-55d0e000 r--p 00000000 fe:00 131 /usr/bin/fardel",
+        ] {
+            assert_eq!(unwritten(text), Some((0x55d0_c000, 0x2000)), "{text}");
+        }
         for other in [
             "55d0c000-55d0e000 r--p 00002000 fe:00 131 /usr/bin/fardel",
             "55d0c000-55d0e000 rwxp 00002000 fe:00 131 /usr/bin/fardel",
@@ -103,13 +116,13 @@ mod tests {
             "55d0c000-55d0e000 r-xp 00000000 00:00 0",
             "",
         ] {
-            assert_eq!(code(other), None, "{other}");
+            assert_eq!(unwritten(other), None, "{other}");
         }
     }
 
     #[test]
     fn a_program_without_its_code_goes_on() {
-        unmap_code();
+        unmap_program();
         let told: Vec<String> = (0..100).map(|number| format!("{number:x}")).collect();
         assert_eq!(told.concat().len(), 16 + 84 * 2);
     }

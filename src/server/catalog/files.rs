@@ -75,6 +75,13 @@ pub(super) fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// Empties the page cache of a connection. One that cannot is left as it is: it is only larger.
+pub(super) fn shrink(connection: &Connection) {
+    if let Err(error) = connection.execute_batch("pragma shrink_memory") {
+        tracing::debug!(%error, "a page cache stays as it is");
+    }
+}
+
 pub(super) fn connect(path: &Path, access: OpenFlags) -> Result<Connection, Failure> {
     Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
         .map_err(|error| ServerFault::new(format!("open {}", path.display()), error).into())

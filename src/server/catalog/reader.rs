@@ -47,8 +47,11 @@ pub(super) enum Pool {
 
 #[derive(Default)]
 pub(super) struct Idle {
+    /// The one that was given back last is lent next, so that those at the beginning rest.
     connections: Vec<Connection>,
     open: usize,
+    /// Fewest that lay here since memory was last given back: so many were not lent.
+    unused: usize,
 }
 
 impl Pool {
@@ -63,6 +66,24 @@ impl Pool {
 
     pub(super) fn shared(connection: Arc<Mutex<Connection>>) -> Self {
         Self::Shared(connection)
+    }
+
+    /// Closes the connections that were not lent since the last call, but for one, and empties the page caches of the others
+    /// that lie here: what is read next comes from the page cache of the kernel. Rows in memory stay.
+    pub(super) fn give_back(&self) {
+        let Self::Files { idle, back, .. } = self else {
+            return;
+        };
+        let mut pool = idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let spare = pool.unused.min(pool.connections.len().saturating_sub(1));
+        let closed: Vec<Connection> = pool.connections.drain(..spare).collect();
+        pool.open -= closed.len();
+        pool.unused = pool.connections.len();
+        for connection in &pool.connections {
+            files::shrink(connection);
+        }
+        drop(pool);
+        back.notify_all();
     }
 
     pub(super) fn with<T>(
@@ -116,6 +137,7 @@ fn take(path: &Path, idle: &Mutex<Idle>, back: &Condvar) -> Result<Connection, F
     let mut pool = idle.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         if let Some(connection) = pool.connections.pop() {
+            pool.unused = pool.unused.min(pool.connections.len());
             return Ok(connection);
         }
         if pool.open < MAX_READERS {
@@ -150,5 +172,56 @@ impl Drop for Lent<'_> {
         }
         drop(pool);
         self.back.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(pool: &Pool) -> (usize, usize) {
+        let Pool::Files { idle, .. } = pool else {
+            panic!("it has files");
+        };
+        let idle = idle.lock().unwrap();
+        (idle.connections.len(), idle.open)
+    }
+
+    fn lend(pool: &Pool, count: usize) {
+        let Pool::Files {
+            path, idle, back, ..
+        } = pool
+        else {
+            panic!("it has files");
+        };
+        let lent: Vec<Lent<'_>> = (0..count)
+            .map(|_| Lent {
+                connection: Some(take(path, idle, back).unwrap()),
+                idle,
+                back,
+            })
+            .collect();
+        drop(lent);
+    }
+
+    #[test]
+    fn connections_that_were_not_lent_are_closed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("rows.sqlite");
+        let rows = Connection::open(&path).unwrap();
+        rows.execute_batch("create table words (word)").unwrap();
+        let pool = Pool::files(path);
+        lend(&pool, 3);
+        pool.give_back();
+        assert_eq!(open(&pool), (3, 3), "all three were lent");
+        lend(&pool, 2);
+        pool.give_back();
+        assert_eq!(open(&pool), (2, 2));
+        for _ in 0..3 {
+            pool.give_back();
+            assert_eq!(open(&pool), (1, 1), "one stays");
+        }
+        lend(&pool, MAX_READERS);
+        assert_eq!(open(&pool), (MAX_READERS, MAX_READERS));
     }
 }

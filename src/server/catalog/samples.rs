@@ -193,6 +193,11 @@ impl Samples {
         })
     }
 
+    /// Empties the page cache.
+    pub(super) fn give_back(&self) {
+        files::shrink(&locked(&self.connection));
+    }
+
     /// Keeps what a report of `node` says about usage. Samples that follow each other too closely are left
     /// out. Never fails: what cannot be written is logged and lost. True where it differs from the sample before.
     pub(crate) fn record(
