@@ -20,6 +20,7 @@ use super::accounts::{find, keep_an_administrator};
 use super::users::called;
 use super::{four_eyes, policies, somewhere};
 use crate::access::password::PasswordRules;
+use crate::access::tokens::refuse_bound;
 use crate::access::{self, Caller, Via};
 use crate::catalog::events::NewEvent;
 use crate::catalog::rosters::{RosterChange, RosterRecord};
@@ -59,7 +60,8 @@ pub async fn plan(
 
 /// Takes a roster in as it was planned: all of it in one commit, or none.
 ///
-/// Errors: as `plan`; `roster.faulty` while a row has a fault; `roster.stale` where `digest` is not the plan's of now.
+/// Errors: as `plan`; `roster.faulty` while a row has a fault; `roster.stale` where `digest` is not the plan's of now;
+/// `network.bound` where a row makes an account or gives one another address.
 /// Hashes one password for each new account, some 40 ms each on two processors.
 pub async fn apply(
     server: &Server,
@@ -98,6 +100,9 @@ pub async fn apply(
                 at,
             )?;
             sound(&planned, &digest, &key)?;
+            if planned.iter().any(opens_account) {
+                refuse_bound(rows, &caller)?;
+            }
             taken(rows, &caller, planned, passwords)
         })
         .await
@@ -128,6 +133,19 @@ fn sound(planned: &[PlannedRow], digest: &str, key: &[u8]) -> Result<(), Failure
     match plan::digest(planned, key) == digest {
         true => Ok(()),
         false => Err(refusals::roster_stale().into()),
+    }
+}
+
+/// Whether a row makes an account, or gives one an address that may open it.
+fn opens_account(row: &PlannedRow) -> bool {
+    let other_address = |user: &User, names: &AccountNames| names.1 != user.email;
+    match &row.act {
+        Some(PlannedAct::Create { .. }) => true,
+        Some(PlannedAct::Join { user, renamed, .. }) => renamed
+            .as_ref()
+            .is_some_and(|names| other_address(user, names)),
+        Some(PlannedAct::Change { user, renamed, .. }) => other_address(user, renamed),
+        Some(PlannedAct::Nothing) | None => false,
     }
 }
 

@@ -20,6 +20,7 @@ use super::four_eyes::{self, MeantUser, PendingAct, hold, kept};
 use super::tenancy::home_of_account;
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::password::{self, PasswordCheck, PasswordRules};
+use crate::access::tokens::refuse_bound;
 use crate::access::{self, Caller, Via, networks};
 use crate::catalog::audit::{ActingUser, NewAct};
 use crate::catalog::events::NewEvent;
@@ -112,7 +113,7 @@ pub async fn create(
 /// As `create`, in a domain (none: the caller's own), and at most once for the same key. The user begins as a member
 /// of the domain's project `default`.
 ///
-/// Errors: as `create`; `domain.not-found`; `idempotency.key-reused`.
+/// Errors: as `create`; `domain.not-found`; `idempotency.key-reused`; `network.bound`.
 pub async fn create_once(
     server: &Server,
     caller: &Caller,
@@ -156,6 +157,7 @@ pub async fn create_once(
     server
         .catalog()
         .write(Lane::Requests, "add a user", move |rows| {
+            refuse_bound(rows, &by)?;
             if permissions::is_administrator(role) {
                 four_eyes::refuse_new_chief(rows, &by)?;
             }
@@ -192,7 +194,7 @@ pub enum TokensAfterReset {
 ///
 /// Errors: `user.password-elsewhere` for a user of a directory; `user.self`: whoever has only an open browser of an
 /// administrator must not choose their password; `token.scope-missing` for a token that may not all that the user may: who
-/// signs in with the new password may; `password.…`; those of finding a user.
+/// signs in with the new password may; `network.bound`; `password.…`; those of finding a user.
 pub async fn set_password(
     server: &Server,
     caller: &Caller,
@@ -235,6 +237,7 @@ pub async fn set_password(
         move |rows, user, actor| {
             // They may have been given a role since.
             may_open(&by, user)?;
+            refuse_bound(rows, &by)?;
             four_eyes::keep_accounts_apart(rows, &by, user)?;
             rows.put_password(user.id, &hash, history)?;
             if first {
@@ -280,7 +283,7 @@ pub async fn set_role(
 /// Errors: `user.last-administrator`, `user.full-name-invalid`, `user.email-invalid`, `user.email-taken`;
 /// `grant.ends-in-past`, `user.end-of-administrator`;
 /// `token.scope-missing` for another address by a token that may less than the user: who reads mail there, or comes from a
-/// provider with it, may become the user;
+/// provider with it, may become the user; `network.bound` for that and for a new administrator;
 /// `network.invalid`, `network.too-many`, `network.own-address` where the caller would lock themselves out; `user.stale`
 /// where `if_match` is not their version.
 pub async fn patch(
@@ -343,6 +346,7 @@ pub async fn patch(
             };
             if changed.email != user.email {
                 may_open(&by, user)?;
+                refuse_bound(rows, &by)?;
                 four_eyes::keep_accounts_apart(rows, &by, user)?;
             }
             let role = patch.role.filter(|role| *role != user.role);
@@ -353,6 +357,9 @@ pub async fn patch(
                     .into());
             }
             if let Some(role) = role {
+                if permissions::is_administrator(role) {
+                    refuse_bound(rows, &by)?;
+                }
                 put_role(rows, user, role)?;
                 let (before, after) = (user.role.word(), role.word());
                 note(rows, actor, user, "user.role-set", before, after)?;

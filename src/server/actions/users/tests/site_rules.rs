@@ -3,15 +3,19 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use api::audit::{AuditEntryView, AuditQuery};
+use api::invitations::NewInvitationBody;
 use api::ssh::NewSshKeyBody;
 use api::users::UserPatchBody;
+use rules::grants::GrantRole;
+use rules::permissions::Permission;
 use rules::users::Role;
 
 use crate::access::ssh_key::tests::some_key;
 use crate::access::tests::*;
 use crate::access::*;
-use crate::actions::audit;
+use crate::actions::settings::{self, SettingWrite};
 use crate::actions::users::{self, TokensAfterReset, change_password};
+use crate::actions::{audit, invitations, tenancy};
 use crate::catalog::Lane;
 use crate::{Failure, Server, code};
 
@@ -165,6 +169,91 @@ async fn a_token_of_some_networks_is_refused_elsewhere_and_makes_nothing_wider()
         code(users::ssh_keys::add(&server, &mina, key).await),
         "done"
     );
+}
+
+/// Nor does one of an administrator hand out what is good elsewhere: an account, a password, a link, an address that opens
+/// an account, a role that administers. What opens nothing it may.
+#[tokio::test]
+async fn a_token_of_some_networks_opens_no_account() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, mina) = with_settings(folder.path()).await;
+    users::create(&server, &mina, "jae", Role::User, GOOD)
+        .await
+        .unwrap();
+    let every: Vec<String> = Permission::ALL.map(|one| one.word().to_owned()).into();
+    let here = ["192.0.2.0/24".to_owned()];
+    let (_, token) = users::tokens::create(&server, &mina, "job", &every, None, &here)
+        .await
+        .unwrap();
+    let bound = by_token(&server, token.reveal(), HERE)
+        .await
+        .unwrap()
+        .unwrap();
+    let patched = async |by: &Caller, patch: UserPatchBody| {
+        code(users::patch(&server, by, "jae", patch, None).await)
+    };
+    let addressed = || UserPatchBody {
+        email: Some("other@lab.example".to_owned()),
+        ..UserPatchBody::default()
+    };
+    let promoted = || UserPatchBody {
+        role: Some(Role::Administrator),
+        ..UserPatchBody::default()
+    };
+    let named = || UserPatchBody {
+        full_name: Some("Jae Lee".to_owned()),
+        ..UserPatchBody::default()
+    };
+    let invited = || NewInvitationBody {
+        role: GrantRole::Member,
+        email: None,
+        max_uses: None,
+        expires_at: None,
+        member_until: None,
+    };
+    let set = async |by: &Caller| {
+        let tokens = TokensAfterReset::Kept;
+        code(users::set_password(&server, by, "jae", "another long enough", tokens).await)
+    };
+    let linked =
+        async |by: &Caller| code(users::sign_in_link::make(&server, by, "jae", None).await);
+    let granted = async |by: &Caller| {
+        let auditor = GrantRole::Auditor;
+        code(tenancy::grant(&server, by, "jae", auditor, None, None).await)
+    };
+    let asked =
+        async |by: &Caller| code(invitations::create(&server, by, "default", invited()).await);
+    let made = users::create(&server, &bound, "sol", Role::User, GOOD).await;
+    assert_eq!(code(made), "network.bound");
+    assert_eq!(set(&bound).await, "network.bound");
+    assert_eq!(linked(&bound).await, "network.bound");
+    assert_eq!(patched(&bound, addressed()).await, "network.bound");
+    assert_eq!(patched(&bound, promoted()).await, "network.bound");
+    assert_eq!(granted(&bound).await, "network.bound");
+    assert_eq!(asked(&bound).await, "network.bound");
+    let none = users::get(&server, &mina, "sol").await;
+    assert_eq!(code(none), "user.not-found");
+    let jae = users::get(&server, &mina, "jae").await.unwrap();
+    assert_eq!((jae.email, jae.role), (None, Role::User));
+
+    // Who says who proves users becomes any of them.
+    let changed = async |key: &str, value: &str| {
+        code(settings::change(&server, &bound, key, value, SettingWrite::Real).await)
+    };
+    assert_eq!(changed("oidc_name", "Lab").await, "network.bound");
+    assert_eq!(changed("backup_keep", "9").await, "done");
+    assert_eq!(patched(&bound, named()).await, "done");
+    let suspended = users::suspend(&server, &bound, "jae", true, None).await;
+    assert_eq!(code(suspended), "done");
+    users::suspend(&server, &mina, "jae", false, None)
+        .await
+        .unwrap();
+    // A browser of the same administrator may all of it.
+    assert_eq!(linked(&mina).await, "done");
+    assert_eq!(patched(&mina, addressed()).await, "done");
+    assert_eq!(granted(&mina).await, "done");
+    assert_eq!(asked(&mina).await, "done");
+    assert_eq!(set(&mina).await, "done");
 }
 
 /// A cookie or a token that is used from a network that is not its user's may be stolen: the acts of the user say so.
