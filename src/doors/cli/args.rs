@@ -1631,11 +1631,16 @@ pub enum UserCommand {
         role: String,
     },
     /// Suspend a user: refuse sign-in and tokens, remove nothing
+    #[command(after_help = "Example:\n  \
+        fardel user suspend mina --stop-sessions")]
     Suspend {
         #[arg(value_name = "USER")]
         user: String,
-        /// Permit sign-in and tokens again
+        /// Stop their sessions, too, those that wait among them
         #[arg(long)]
+        stop_sessions: bool,
+        /// Permit sign-in and tokens again
+        #[arg(long, conflicts_with = "stop_sessions")]
         undo: bool,
     },
     /// Make a link by which a user signs in once, and print it

@@ -1,8 +1,9 @@
 //! `/users`: the table of accounts for administrators, the menu of one account, and suspending it after a question.
 
+use api::users::DepartureBody;
 use askama::Template;
 use axum::Router;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Form, Path, Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
@@ -10,10 +11,11 @@ use rules::names::EmailAddress;
 use rules::permissions::Permission;
 use rules::units::Timestamp;
 use rules::users::{Role, User};
+use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::sign_ups;
-use server::actions::users::{self, UserProfile};
+use server::actions::users::{self, Suspension, UserProfile, departure};
 
 use super::authentication::PageCaller;
 use super::components;
@@ -435,6 +437,15 @@ async fn ask(
         "" => t.users_suspend_lead(),
         kept => kept,
     };
+    let live = match kept.is_empty() {
+        true => {
+            match departure::plan(&console.server, &caller, &id, DepartureBody::default()).await {
+                Ok(ends) => ends.running + ends.waiting,
+                Err(failure) => return failed(&console, &visit, &caller, &failure),
+            }
+        }
+        false => 0,
+    };
     let mut page = question(&console, &visit, &caller, title, lead);
     page.back = format!("{PATH}/{}", user.id);
     page.form = kept.is_empty().then(|| DialogForm {
@@ -442,9 +453,16 @@ async fn ask(
         fields: Vec::new(),
         icon: "ban",
         go: t.users_suspend().to_owned(),
-        force: None,
+        force: (live > 0).then(|| t.users_suspend_stop(live)),
     });
     dialog::answer(&console, &visit, Nav::Users, page)
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct SuspensionForm {
+    /// Not empty: their sessions stop, too.
+    force: String,
 }
 
 async fn suspend(
@@ -452,8 +470,13 @@ async fn suspend(
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
+    Form(sent): Form<SuspensionForm>,
 ) -> Response {
-    match users::suspend(&console.server, &caller, &id, true, None).await {
+    let asked = match sent.force.is_empty() {
+        true => Suspension::SessionsGoOn,
+        false => Suspension::SessionsStop,
+    };
+    match users::set_suspension(&console.server, &caller, &id, asked, None).await {
         Ok(user) => responses::see_with(PATH, "user-suspended", user.name.as_str()),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }

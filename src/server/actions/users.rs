@@ -4,11 +4,12 @@
 use api::secret::SecretText;
 use api::users::{SignInView, UserPatchBody, UserPreferences};
 use rules::grants::{Grant, HeldGrant};
-use rules::names::{EmailAddress, TokenId, UserName};
+use rules::names::{EmailAddress, TokenId, UserId, UserName};
 use rules::permissions::{self, Permission};
+use rules::reason::Reason;
 use rules::refusal::Refusal;
 use rules::refusals;
-use rules::session::SessionState;
+use rules::session::{DesiredState, Session, SessionState};
 use rules::tenancy::Scope;
 use rules::units::Timestamp;
 use rules::users::{Role, User, full_name};
@@ -413,10 +414,30 @@ pub(super) fn called(user: &User) -> String {
     }
 }
 
+/// What becomes of the sign-ins of a user, and of what they have running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Suspension {
+    Lifted,
+    SessionsGoOn,
+    SessionsStop,
+}
+
+impl Suspension {
+    /// As a request asks for it. Errors: `suspension.sessions` for sessions that stop while the user is admitted.
+    pub fn asked(suspended: bool, stop_sessions: bool) -> Result<Self, Refusal> {
+        match (suspended, stop_sessions) {
+            (false, false) => Ok(Self::Lifted),
+            (true, false) => Ok(Self::SessionsGoOn),
+            (true, true) => Ok(Self::SessionsStop),
+            (false, true) => Err(refusals::suspension_sessions().at("/stop_sessions")),
+        }
+    }
+}
+
 /// Suspends a user, or admits them again, which also calls a departure off. Their sessions go on; their sign-ins and
 /// sign-in links end at once.
 ///
-/// Errors: `user.self`, `user.last-administrator`, `user.stale`.
+/// Errors: as `set_suspension`.
 pub async fn suspend(
     server: &Server,
     caller: &Caller,
@@ -424,8 +445,27 @@ pub async fn suspend(
     suspended: bool,
     if_match: Option<u64>,
 ) -> Result<User, Failure> {
+    let asked = Suspension::asked(suspended, false)?;
+    set_suspension(server, caller, who, asked, if_match).await
+}
+
+/// As `suspend`; where it is asked for, the sessions of the user stop with it, in the same commit: those that wait are
+/// cancelled, those that run get TERM, and none starts again by itself. Of a user who is suspended already, too.
+///
+/// Errors: `user.self`, `user.last-administrator`, `user.stale`; `token.scope-missing` for a token that stops no sessions.
+pub async fn set_suspension(
+    server: &Server,
+    caller: &Caller,
+    who: &str,
+    asked: Suspension,
+    if_match: Option<u64>,
+) -> Result<User, Failure> {
     somewhere(caller, Permission::UsersWrite)?;
+    if asked == Suspension::SessionsStop {
+        caller.subject.token_allows(Permission::SessionsWrite)?;
+    }
     let own = caller.subject.user;
+    let suspended = asked != Suspension::Lifted;
     change(
         server,
         caller,
@@ -433,6 +473,9 @@ pub async fn suspend(
         "suspend a user",
         move |rows, user, actor| {
             fresh(user, if_match)?;
+            if asked == Suspension::SessionsStop && user.id != own {
+                stop_all(rows, user, actor)?;
+            }
             if user.suspended == suspended {
                 return Ok(());
             }
@@ -461,6 +504,30 @@ pub async fn suspend(
         },
     )
     .await
+}
+
+/// Stops every session of a suspended user. O(live sessions).
+fn stop_all(rows: &Rows<'_>, user: &User, actor: &UserName) -> Result<(), Failure> {
+    for session in live_of(rows, user.id)? {
+        rows.edit_session(session.id, actor.as_str(), None, |session| {
+            let because = rules::reasons::session_owner_suspended(actor);
+            Ok(stop_for_good(session, because, rows.now))
+        })?;
+    }
+    Ok(())
+}
+
+/// The sessions of a user that have not ended. O(live sessions).
+fn live_of(view: &ReadTransaction<'_>, user: UserId) -> Result<Vec<Session>, Failure> {
+    let mut live = view.live_sessions()?.into_vec();
+    live.retain(|session| session.owner == user && session.state() != SessionState::Ended);
+    Ok(live)
+}
+
+/// Stops a session that does not start again by itself either. False where nothing changed.
+fn stop_for_good(session: &mut Session, because: Reason, now: Timestamp) -> bool {
+    let restarts = std::mem::take(&mut session.restart);
+    session.stop(DesiredState::Stop, because, now) || restarts
 }
 
 /// Takes an account away. What it owned keeps its owner's name; the name is free again.

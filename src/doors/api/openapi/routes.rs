@@ -966,11 +966,11 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/users/{id}/suspend",
         operation: "suspendUser",
         tag: "users",
-        summary: "Suspend a user, or admit them again",
+        summary: "Suspend a user, with their sessions or without, or admit them again",
         needs: USERS_WRITE,
         body: Some("SuspendRequest"),
         answer: SuccessReply::Schema("User"),
-        refusals: &[400, 404, 409, 412],
+        refusals: &[400, 404, 409, 412, 422],
         ..ROUTE
     },
     DocumentedRoute {
