@@ -3732,6 +3732,7 @@ pub enum MailCommand {
                 "course",
                 "break-glass",
                 "approval",
+                "sign-in",
                 "reservation-decided",
                 "started",
                 "ended",

@@ -408,6 +408,10 @@ fn told(notice: &NoticeView) -> String {
             None => "your limits are raised".to_owned(),
         },
         (NoticeWord::WillEnd | NoticeWord::AccountEnds, _) => format!("ends at {}", notice.at),
+        (NoticeWord::SignedIn, _) => match &notice.message {
+            Some(source) => format!("was signed in to from a new place: {source}"),
+            None => "was signed in to from a new place".to_owned(),
+        },
         (NoticeWord::SignUpsWait, _) => match &notice.message {
             Some(count) => format!("{count} wait for your decision"),
             None => "wait for your decision".to_owned(),
@@ -434,7 +438,7 @@ pub(super) const NOTICES: &[Column<NoticeView>] = &[
         let none = match r.kind {
             NoticeWord::StorageWarned => "folders",
             NoticeWord::LimitRaised => "limits",
-            NoticeWord::AccountEnds => "your account",
+            NoticeWord::AccountEnds | NoticeWord::SignedIn => "your account",
             NoticeWord::SignUpsWait => "requests for accounts",
             NoticeWord::ApprovalsWait => "acts of administrators",
             _ => "(deleted)",

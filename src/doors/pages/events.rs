@@ -650,6 +650,7 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "user.sign-in-link-revoked" => t.events_link_revoked(),
         "user.sign-in-link-used" => t.events_link_used(),
         "user.departed" => t.events_user_departed(),
+        "user.signed-in-elsewhere" => t.events_signed_in_elsewhere(),
         "budget.added" => t.events_budget_added(),
         "budget.changed" => t.events_budget_changed(),
         "budget.warned" => t.events_budget_warned(),

@@ -263,6 +263,12 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             t.notices_account_ends(clock.near(*at, now)),
             String::new(),
         ),
+        NoticeKind::SignedIn(source) => (
+            "key-round",
+            "warn",
+            t.notices_signed_in(source.as_str()),
+            t.notices_signed_in_why().to_owned(),
+        ),
         NoticeKind::ApprovalsWait(count) => (
             "circle-check",
             "warn",
@@ -311,7 +317,7 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             (about, ..) if is_of_reservation(about) => Some("/reservations".to_owned()),
             (NoticeKind::BudgetWarned(id, _), ..) => Some(format!("/budgets/{id}")),
             (NoticeKind::LimitRaised(..), ..) => Some("/me".to_owned()),
-            (NoticeKind::AccountEnds(_), ..) => Some("/me".to_owned()),
+            (NoticeKind::AccountEnds(_) | NoticeKind::SignedIn(_), ..) => Some("/me".to_owned()),
             (NoticeKind::SignUpsWait(_), ..) => Some("/sign-ups".to_owned()),
             (NoticeKind::ApprovalsWait(_), ..) => Some("/approvals".to_owned()),
             (NoticeKind::StorageWarned(_) | NoticeKind::FolderOffered(_), ..) => {
@@ -326,7 +332,9 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             (NoticeKind::StorageWarned(_), None) => t.folders_own().to_owned(),
             (NoticeKind::StorageWarned(_), Some(project)) => t.folder_owner_of_project(project),
             (NoticeKind::LimitRaised(limits, ..), _) => raised(t, limits),
-            (NoticeKind::AccountEnds(_), _) => t.users_account().to_owned(),
+            (NoticeKind::AccountEnds(_) | NoticeKind::SignedIn(_), _) => {
+                t.users_account().to_owned()
+            }
             (NoticeKind::SignUpsWait(_), _) => t.sign_ups_title().to_owned(),
             (NoticeKind::ApprovalsWait(_), _) => t.approvals_title().to_owned(),
             (_, Some(name)) => name.clone(),

@@ -36,6 +36,7 @@ use crate::catalog::idle_rules::WARNED;
 use crate::catalog::journal::{LimitedSessionRow, MaintenanceRow, ToldEventRow};
 use crate::catalog::reservations::{self, AskedReservationRow};
 use crate::catalog::storage::StorageWarning;
+use crate::catalog::users::SIGNED_IN_ELSEWHERE;
 use crate::catalog::{Lane, ReadTransaction};
 use crate::{Failure, Server};
 
@@ -90,6 +91,7 @@ impl OwnNotice {
             NoticeKind::SignUpsWait(_) => NoticeTopic::SignUp,
             NoticeKind::Maintenance(_) => NoticeTopic::Maintenance,
             NoticeKind::BreakGlass { .. } => NoticeTopic::BreakGlass,
+            NoticeKind::SignedIn(_) => NoticeTopic::SignIn,
             NoticeKind::ApprovalsWait(_) => NoticeTopic::Approval,
         }
     }
@@ -138,6 +140,8 @@ pub enum NoticeKind {
     WillEnd(Timestamp),
     /// The account of the reader ends then.
     AccountEnds(Timestamp),
+    /// The reader, or another with their password, signed in from this address, in a network that they never came from.
+    SignedIn(String),
     /// So many strangers wait for an account, and the reader decides.
     SignUpsWait(u64),
     /// A node takes no new sessions.
@@ -423,6 +427,7 @@ fn view(notice: OwnNotice) -> NoticeView {
         NoticeKind::FolderOffered(owner) => (NoticeWord::FolderOffered, None, None, Some(owner)),
         NoticeKind::WillEnd(_) => plain(NoticeWord::WillEnd),
         NoticeKind::AccountEnds(_) => plain(NoticeWord::AccountEnds),
+        NoticeKind::SignedIn(source) => (NoticeWord::SignedIn, None, None, Some(source)),
         NoticeKind::SignUpsWait(count) => {
             (NoticeWord::SignUpsWait, None, None, Some(count.to_string()))
         }
@@ -545,7 +550,8 @@ fn request(one: AskedReservationRow, read_at: Timestamp) -> OwnNotice {
     }
 }
 
-/// What an event tells that is of no session: of a request of the reader's, or of a course; None for one of a session.
+/// What an event tells that is of no session: of a request of the reader's, of a course, or of their account; None for one of
+/// a session.
 fn decided(row: &ToldEventRow) -> Option<NoticeKind> {
     let why = || row.event.after.clone();
     match row.event.code.as_str() {
@@ -554,6 +560,7 @@ fn decided(row: &ToldEventRow) -> Option<NoticeKind> {
         reservations::EXPIRED => Some(NoticeKind::ReservationExpired),
         courses::MESSAGE => Some(NoticeKind::CourseMessage(why())),
         FOLDER_OPENED => Some(looked_into(&row.event)),
+        SIGNED_IN_ELSEWHERE => Some(NoticeKind::SignedIn(why())),
         _ => None,
     }
 }
@@ -657,13 +664,14 @@ fn happened(row: ToldEventRow, read: u64, is_newest: bool) -> OwnNotice {
     let key = format!("event {}", row.event.sequence);
     let told = Some(row.event.sequence);
     if let Some(about) = decided(&row) {
+        let is_of_account = matches!(about, NoticeKind::SignedIn(_));
         return OwnNotice {
             key,
             event: told,
             at: row.event.at,
             about,
             session: None,
-            name: Some(row.event.object),
+            name: (!is_of_account).then_some(row.event.object),
             unread: row.event.sequence > read && !row.own,
         };
     }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use api::audit::{AuditEntryView, AuditQuery};
 use api::invitations::NewInvitationBody;
+use api::notices::NoticeWord;
 use api::ssh::NewSshKeyBody;
 use api::users::UserPatchBody;
 use rules::grants::GrantRole;
@@ -13,6 +14,7 @@ use rules::users::Role;
 use crate::access::ssh_key::tests::some_key;
 use crate::access::tests::*;
 use crate::access::*;
+use crate::actions::notices::{self, NoticeKind};
 use crate::actions::settings::{self, SettingWrite};
 use crate::actions::users::{self, TokensAfterReset, change_password};
 use crate::actions::{audit, invitations, tenancy};
@@ -254,6 +256,60 @@ async fn a_token_of_some_networks_opens_no_account() {
     assert_eq!(granted(&mina).await, "done");
     assert_eq!(asked(&mina).await, "done");
     assert_eq!(set(&mina).await, "done");
+}
+
+/// A user is told of a sign-in from a network that they never came from; of the first one nothing is told, nor of one from a
+/// place that they know or from the machine itself. Others learn nothing of it.
+#[tokio::test]
+async fn a_sign_in_from_a_new_place_is_told() {
+    let (server, boss) = with_mina().await;
+    let mina = boss.caller;
+    users::create(&server, &mina, "jae", Role::User, GOOD)
+        .await
+        .unwrap();
+    let enter = async |from: IpAddr| sign_in(&server, "jae", GOOD, from).await.unwrap().caller;
+    let told = async |reader: &Caller| -> Vec<String> {
+        let all = notices::list(&server, reader).await.unwrap();
+        let places = all.into_iter().filter_map(|one| match one.about {
+            NoticeKind::SignedIn(source) => Some(source),
+            _ => None,
+        });
+        places.collect()
+    };
+    let jae = enter(HERE).await;
+    enter(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 99))).await;
+    enter(IpAddr::V4(Ipv4Addr::LOCALHOST)).await;
+    assert!(told(&jae).await.is_empty());
+    for from in [there(9), there(10), HERE, there(9)] {
+        enter(from).await;
+    }
+    assert_eq!(told(&jae).await, ["198.51.100.9"]);
+    assert!(told(&mina).await.is_empty());
+    assert_eq!(notices::unread(&server, &jae), 1);
+    let views = notices::views(&server, &jae).await.unwrap();
+    let one = views.iter().find(|one| one.kind == NoticeWord::SignedIn);
+    let one = one.unwrap();
+    assert_eq!(
+        (one.name.as_deref(), one.message.as_deref(), one.unread),
+        (None, Some("198.51.100.9"), true)
+    );
+    notices::mark_read(&server, &jae).await.unwrap();
+    assert_eq!(notices::unread(&server, &jae), 0);
+
+    // What is kept has a bound: the place that was not come from for longest is new again.
+    let user = jae.subject.user;
+    let known = server
+        .catalog()
+        .write(Lane::Requests, "sign in from many places", move |rows| {
+            for n in 0..31 {
+                assert!(!rows.signs_in_from(user, &format!("10.0.{n}.0/24"))?);
+            }
+            let recent = rows.signs_in_from(user, "198.51.100.0/24")?;
+            Ok((recent, rows.signs_in_from(user, "192.0.2.0/24")?))
+        })
+        .await
+        .unwrap();
+    assert_eq!(known, (true, false));
 }
 
 /// A cookie or a token that is used from a network that is not its user's may be stolen: the acts of the user say so.
