@@ -1001,6 +1001,9 @@ pub(super) const USAGE: &[Column<UsageItem>] = &[
     column("PROJECT", 1, |r, _| dash(&r.project)),
     column("USER", 0, |r, _| dash(&r.user)),
     column("GPU HOURS", 0, |r, _| hours(r.used.gpu_seconds)),
+    column("GPU BUSY", 1, |r, _| {
+        maybe(r.gpu_busy.map(|part| format!("{:.0}%", part * 100.0)))
+    }),
     column("CORE HOURS", 0, |r, _| hours(r.used.cpu_seconds)),
     column("GIB HOURS", 2, |r, _| {
         hours(r.used.memory_mib_seconds / 1024.0)
