@@ -198,6 +198,7 @@ fn named() -> Schemas {
     collect::<certificates::ResetRequest>(&mut all);
     collect::<rosters::RosterPlan>(&mut all);
     collect::<rosters::AppliedRoster>(&mut all);
+    collect::<rosters::RosterSuspension>(&mut all);
     collect::<problem::ProblemBody>(&mut all);
     all
 }

@@ -218,6 +218,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
                 .layer(DefaultBodyLimit::max(MAX_ROSTER_BYTES)),
         )
         .route("/rosters/{id}/undo", post(rosters::undo))
+        .route("/rosters/{id}/suspend", post(rosters::suspend))
         .route(
             "/domains",
             get(tenancy::list_domains).post(tenancy::create_domain),

@@ -563,6 +563,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "member-added" => t.projects_member_added(of),
         "member-removed" => t.projects_member_removed().to_owned(),
         "roster-undone" => t.rosters_undone_now(of.parse::<u64>().unwrap_or_default()),
+        "roster-suspended" => t.rosters_suspended_now(of.parse::<u64>().unwrap_or_default()),
         "allowance-added" => t.allowances_added_now(of),
         "allowance-ended" => t.allowances_ended_now().to_owned(),
         "fair-changed" => t.fair_changed_now().to_owned(),

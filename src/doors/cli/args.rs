@@ -1723,6 +1723,19 @@ pub enum RosterCommand {
         #[arg(value_name = "ROSTER")]
         roster: String,
     },
+    /// Suspend the users whose accounts a roster made, such as those of a class that is over
+    #[command(after_help = "Example:\n  \
+        fardel roster suspend 0199f0a3-6c1e-7d40-8000-000000000001 --stop-sessions")]
+    Suspend {
+        #[arg(value_name = "ROSTER")]
+        roster: String,
+        /// Stop their sessions, too, those that wait among them
+        #[arg(long)]
+        stop_sessions: bool,
+        /// Permit sign-in and tokens again
+        #[arg(long, conflicts_with = "stop_sessions")]
+        undo: bool,
+    },
 }
 
 #[derive(Debug, Clone, Args)]

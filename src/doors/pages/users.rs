@@ -458,11 +458,21 @@ async fn ask(
     dialog::answer(&console, &visit, Nav::Users, page)
 }
 
+/// The answer to whether users are to be suspended.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct SuspensionForm {
+pub(super) struct SuspensionForm {
     /// Not empty: their sessions stop, too.
     force: String,
+}
+
+impl SuspensionForm {
+    pub(super) fn asked(&self) -> Suspension {
+        match self.force.is_empty() {
+            true => Suspension::SessionsGoOn,
+            false => Suspension::SessionsStop,
+        }
+    }
 }
 
 async fn suspend(
@@ -472,10 +482,7 @@ async fn suspend(
     Path(id): Path<String>,
     Form(sent): Form<SuspensionForm>,
 ) -> Response {
-    let asked = match sent.force.is_empty() {
-        true => Suspension::SessionsGoOn,
-        false => Suspension::SessionsStop,
-    };
+    let asked = sent.asked();
     match users::set_suspension(&console.server, &caller, &id, asked, None).await {
         Ok(user) => responses::see_with(PATH, "user-suspended", user.name.as_str()),
         Err(failure) => failed(&console, &visit, &caller, &failure),

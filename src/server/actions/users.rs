@@ -465,7 +465,6 @@ pub async fn set_suspension(
         caller.subject.token_allows(Permission::SessionsWrite)?;
     }
     let own = caller.subject.user;
-    let suspended = asked != Suspension::Lifted;
     change(
         server,
         caller,
@@ -473,48 +472,61 @@ pub async fn set_suspension(
         "suspend a user",
         move |rows, user, actor| {
             fresh(user, if_match)?;
-            if asked == Suspension::SessionsStop && user.id != own {
-                stop_all(rows, user, actor)?;
-            }
-            if user.suspended == suspended {
-                return Ok(());
-            }
-            if suspended {
-                if user.id == own {
-                    return Err(oneself("suspend").into());
-                }
-                keep_an_administrator(rows, user)?;
-                rows.forget_browsers(user.id, None)?;
-                rows.forget_sign_in_links(user.id)?;
-            }
-            let changed = User {
-                suspended,
-                departs_at: user.departs_at.filter(|_| suspended),
-                // An end that is over would suspend them again.
-                expires_at: user.expires_at.filter(|end| suspended || *end > rows.now),
-                ..user.clone()
+            let live = match asked {
+                Suspension::SessionsStop => live_of(rows, user.id)?,
+                Suspension::SessionsGoOn | Suspension::Lifted => Vec::new(),
             };
-            put(rows, &changed)?;
-            let code = if suspended {
-                rules::codes::USER_SUSPENDED
-            } else {
-                "user.admitted"
-            };
-            note(rows, actor, user, code, "", "")
+            put_suspension(rows, (own, actor), user, asked, &live).map(drop)
         },
     )
     .await
 }
 
-/// Stops every session of a suspended user. O(live sessions).
-fn stop_all(rows: &Rows<'_>, user: &User, actor: &UserName) -> Result<(), Failure> {
-    for session in live_of(rows, user.id)? {
-        rows.edit_session(session.id, actor.as_str(), None, |session| {
-            let because = rules::reasons::session_owner_suspended(actor);
-            Ok(stop_for_good(session, because, rows.now))
-        })?;
+/// Suspends one user inside a commit of `own`, or admits them; true where that changed the account. Where their sessions stop,
+/// those of them that are among `live`.
+///
+/// Errors: `user.self`, `user.last-administrator`.
+pub(super) fn put_suspension(
+    rows: &Rows<'_>,
+    (own, actor): (UserId, &UserName),
+    user: &User,
+    asked: Suspension,
+    live: &[Session],
+) -> Result<bool, Failure> {
+    let suspended = asked != Suspension::Lifted;
+    if suspended && user.id == own {
+        return Err(oneself("suspend").into());
     }
-    Ok(())
+    if asked == Suspension::SessionsStop {
+        for session in live.iter().filter(|session| session.owner == user.id) {
+            rows.edit_session(session.id, actor.as_str(), None, |session| {
+                let because = rules::reasons::session_owner_suspended(actor);
+                Ok(stop_for_good(session, because, rows.now))
+            })?;
+        }
+    }
+    if user.suspended == suspended {
+        return Ok(false);
+    }
+    if suspended {
+        keep_an_administrator(rows, user)?;
+        rows.forget_browsers(user.id, None)?;
+        rows.forget_sign_in_links(user.id)?;
+    }
+    let changed = User {
+        suspended,
+        departs_at: user.departs_at.filter(|_| suspended),
+        // An end that is over would suspend them again.
+        expires_at: user.expires_at.filter(|end| suspended || *end > rows.now),
+        ..user.clone()
+    };
+    put(rows, &changed)?;
+    let code = match suspended {
+        true => rules::codes::USER_SUSPENDED,
+        false => "user.admitted",
+    };
+    note(rows, actor, user, code, "", "")?;
+    Ok(true)
 }
 
 /// The sessions of a user that have not ended. O(live sessions).

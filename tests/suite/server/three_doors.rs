@@ -1071,6 +1071,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["undoRoster"],
         &["roster undo x"],
     ),
+    (
+        "POST /users/import/{id}/suspend",
+        &["suspendRoster"],
+        &["roster suspend x --stop-sessions"],
+    ),
     ("", &["listDomains"], &["domain ls"]),
     ("", &["createDomain"], &["domain create x"]),
     ("", &["getDomain"], &["domain get x"]),

@@ -1143,6 +1143,18 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/rosters/{id}/suspend",
+        operation: "suspendRoster",
+        tag: "tenancy",
+        summary: "Suspend the users whose accounts a roster made, or admit them again",
+        needs: USERS_WRITE,
+        body: Some("SuspendRequest"),
+        answer: SuccessReply::Schema("RosterSuspension"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/projects",
         operation: "listProjects",
         tag: "tenancy",
