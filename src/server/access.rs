@@ -799,6 +799,7 @@ async fn admit(
         .catalog()
         .write(Lane::Requests, "sign in", move |rows| {
             also(rows, &user)?;
+            rows.signs_in(user.id)?;
             note_place(rows, &user, source)?;
             // What was proven just now: a user with a second factor proved it too.
             let factor = rows.second_factor_since(user.id)?;
@@ -952,6 +953,7 @@ pub(crate) fn new_user(name: UserName, role: Role, now: Timestamp) -> User {
         networks: Vec::new(),
         departs_at: None,
         expires_at: None,
+        signed_in_at: None,
         created_at: now,
         generation: 1,
     }

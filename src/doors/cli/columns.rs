@@ -1070,7 +1070,11 @@ pub(super) const USERS: &[Column<User>] = &[
         true => "suspended".to_owned(),
         false => "active".to_owned(),
     }),
+    column("SIGNED IN", 2, |r, v| {
+        maybe(r.signed_in_at.map(|at| v.since(at)))
+    }),
     column("SINCE", 3, |r, v| v.since(r.created_at)),
+    column("ENDS", 9, |r, _| maybe(r.expires_at)),
     column("SECOND FACTOR", 9, |r, _| {
         if r.second_factor { "yes" } else { "no" }.to_owned()
     }),

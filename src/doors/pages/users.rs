@@ -117,7 +117,12 @@ async fn export(
     };
     let t = visit.text;
     let mut columns = columns(t);
-    name_times(t, &mut columns, &[("created", t.users_created())]);
+    let times = [
+        ("signed_in", t.users_signed_in()),
+        ("expires", t.users_expires()),
+        ("created", t.users_created()),
+    ];
+    name_times(t, &mut columns, &times);
     let mut state = TableState::read(PATH, &FILTERS, &asked);
     state.choose_columns("users", &columns, &asked, &headers, &visit);
     let rows = chosen(&state, known);
@@ -191,6 +196,7 @@ async fn read(
                 (t.users_view_all(), ""),
                 (t.users_view_administrators(), "q=role%3Aadministrator"),
                 (t.users_view_suspended(), "q=state%3Asuspended"),
+                (t.users_view_unseen(), "sort=signed_in_at"),
             ],
             examples: &[
                 ("mina", t.filter_help_name()),
@@ -222,6 +228,12 @@ fn columns(t: Text) -> Vec<TableColumn> {
             .display(ColumnDisplay::Hidden),
         TableColumn::new("email", t.rosters_email()).class("wide"),
         TableColumn::new("role", t.users_role()).sorted_by("role"),
+        TableColumn::new("signed_in", t.users_signed_in())
+            .sorted_by("signed_in_at")
+            .class("num wide"),
+        TableColumn::new("expires", t.users_expires())
+            .class("wide")
+            .display(ColumnDisplay::Hidden),
         TableColumn::new("language", t.me_language())
             .class("wide")
             .display(ColumnDisplay::Hidden),
@@ -259,6 +271,8 @@ fn chosen(state: &TableState, mut known: Vec<User>) -> Vec<User> {
     match key {
         "role" => known.sort_by_key(|user| user.role.word()),
         "created_at" => known.sort_by_key(|user| user.created_at),
+        // Who never did stands first.
+        "signed_in_at" => known.sort_by_key(|user| user.signed_in_at),
         _ => known.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str())),
     }
     if descending {
@@ -323,6 +337,17 @@ fn cell(visit: &RequestContext, key: &str, user: &User, now: Option<Timestamp>) 
         "language" => TableCell::text(user.language.clone()),
         "zone" => TableCell::text(user.time_zone.clone()),
         "id" => TableCell::Code(user.id.to_string()),
+        "signed_in" => TableCell::text(match (user.signed_in_at, now) {
+            (Some(at), Some(now)) => visit.clock.ago(at, now),
+            (Some(at), None) => at.to_string(),
+            (None, Some(_)) => "–".to_owned(),
+            (None, None) => String::new(),
+        }),
+        "expires" => TableCell::text(match (user.expires_at, now) {
+            (Some(at), Some(_)) => visit.clock.last_day(at),
+            (Some(at), None) => at.to_string(),
+            (None, _) => String::new(),
+        }),
         "created" => TableCell::text(match now {
             Some(now) => visit.clock.ago(user.created_at, now),
             None => user.created_at.to_string(),

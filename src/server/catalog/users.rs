@@ -84,7 +84,7 @@ pub(crate) struct SetupRow {
 }
 
 const USER: &str =
-    "id, name, full_name, email, must_change, password_set_at, domain, language, theme, time_zone, suspended, networks, departs_at, expires_at, created_at, generation,
+    "id, name, full_name, email, must_change, password_set_at, domain, language, theme, time_zone, suspended, networks, departs_at, expires_at, signed_in_at, created_at, generation,
      exists (
          select 1
          from role_grant
@@ -116,6 +116,7 @@ fn user_row(row: &Row<'_>) -> rusqlite::Result<User> {
         networks: value::json(row, "networks")?,
         departs_at: value::time_or_none(row, "departs_at")?,
         expires_at: value::time_or_none(row, "expires_at")?,
+        signed_in_at: value::time_or_none(row, "signed_in_at")?,
         created_at: value::time(row, "created_at")?,
         generation: value::unsigned(row, "generation")?,
     })
@@ -720,6 +721,14 @@ impl Rows<'_> {
                  where id = ?1 and removed_at is null",
             )?
             .execute((id.0.as_bytes(), self.now.as_millis(), NO_PASSWORD))?;
+        Ok(())
+    }
+
+    /// Keeps that a user signs in now; it makes no version of the account.
+    pub(crate) fn signs_in(&self, user: UserId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update user set signed_in_at = ?2 where id = ?1")?
+            .execute((user.0.as_bytes(), self.now.as_millis()))?;
         Ok(())
     }
 

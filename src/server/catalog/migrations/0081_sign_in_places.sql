@@ -2,6 +2,9 @@
 -- who signed in before; of their next sign-in nothing is told.
 alter table user add column sign_in_places text not null default '[]' check (json_valid(sign_in_places));
 
+-- When a user last signed in; null: never, or before this column was.
+alter table user add column signed_in_at integer;
+
 -- That they signed in from elsewhere is among what users are told.
 drop index event_told;
 create index event_told on event (owner, sequence)

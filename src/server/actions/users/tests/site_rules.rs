@@ -276,7 +276,14 @@ async fn a_sign_in_from_a_new_place_is_told() {
         });
         places.collect()
     };
+    let signed_in = async || {
+        let user = users::get(&server, &mina, "jae").await.unwrap();
+        (user.signed_in_at, user.generation)
+    };
+    let (never, version) = signed_in().await;
+    assert_eq!(never, None);
     let jae = enter(HERE).await;
+    assert_eq!(signed_in().await, (Some(server.clock().now()), version));
     enter(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 99))).await;
     enter(IpAddr::V4(Ipv4Addr::LOCALHOST)).await;
     assert!(told(&jae).await.is_empty());
