@@ -267,6 +267,14 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
             "/allowances/{id}",
             get(allowances::get).delete(allowances::remove),
         )
+        .route("/limit-requests", get(allowances::requests))
+        .route("/limit-requests/{user}/decline", post(allowances::decline))
+        .route(
+            "/me/limit-request",
+            get(allowances::own_request)
+                .put(allowances::ask)
+                .delete(allowances::withdraw),
+        )
         .route("/effective-limits", get(policies::effective))
         .route(
             "/idle-rules",

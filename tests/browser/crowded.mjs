@@ -22,7 +22,7 @@ const PAGES = [
   "/courses/COURSE", "/reservations/RESERVATION", "/groups/crowd", "/policies/crowd", "/presets/PRESET",
   "/announcements/ANNOUNCEMENT", "/idle-rules/crowd", "/sessions", "/gpus", "/images", "/environments", "/projects/new",
   "/folders/FOLDER/files", "/folders/FOLDER/sharing", "/folders/FOLDER/owner", "/users/USER/suspend",
-  "/projects/PROJECT/state", "/budgets/BUDGET/remove", "/courses/COURSE/close", "/me/keys", "/me/ssh-keys", "/me/startup",
+  "/projects/PROJECT/state", "/budgets/BUDGET/remove", "/courses/COURSE/close", "/me/keys", "/me/limits", "/me/ssh-keys", "/me/startup",
   "/approvals", "/break-glass", "/users/new", "/users/import/ROSTER", "/users/import/ROSTER/suspend", "/users/USER/role", "/users/USER/password",
   "/users/USER/sign-in-link", "/users/USER/grants/revoke", "/projects/PROJECT/members/USER", "/groups/crowd/remove",
   "/policies/crowd/remove", "/policies/crowd/detach", "/presets/PRESET/remove", "/announcements/ANNOUNCEMENT/remove",

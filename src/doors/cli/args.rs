@@ -2335,6 +2335,33 @@ pub enum AllowanceCommand {
         #[arg(value_name = "ALLOWANCE", required = true)]
         allowances: Vec<String>,
     },
+    /// Ask administrators to raise limits of yours for a while
+    #[command(after_help = "Example:\n  \
+        fardel allowance ask --gpu 4 --days 7 --reason \"paper deadline\"")]
+    Ask {
+        #[command(flatten)]
+        limits: LimitFlags,
+        /// For how many days; at most 365
+        #[arg(long, value_name = "NUMBER")]
+        days: u32,
+        /// Why
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+    /// Show what you ask for
+    Asked,
+    /// Take back what you ask for
+    Withdraw,
+    /// List what users ask for
+    Requests,
+    /// Decline what a user asks for; an allowance of theirs answers it, too
+    Decline {
+        #[arg(value_name = "USER")]
+        user: String,
+        /// What they are told
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        reason: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -3739,6 +3766,7 @@ pub enum MailCommand {
                 "reservation-warned",
                 "reservation-asked",
                 "sign-up",
+                "limit-asked",
                 "budget",
                 "storage",
                 "idle-warned",

@@ -400,6 +400,14 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("allowance create", "정한 때까지 한도를 올립니다"),
     ("allowance rm", "임시 한도를 일찍 끝냅니다"),
     (
+        "allowance ask",
+        "내 한도를 한동안 올려 달라고 관리자에게 요청합니다",
+    ),
+    ("allowance asked", "내가 요청한 한도를 보여 줍니다"),
+    ("allowance withdraw", "내 한도 요청을 거둡니다"),
+    ("allowance requests", "사용자가 요청한 한도를 나열합니다"),
+    ("allowance decline", "사용자의 한도 요청을 거부합니다"),
+    (
         "limits",
         "적용되는 한도와 그 한도가 어느 정책에서 왔는지 보여 줍니다",
     ),

@@ -717,7 +717,7 @@ impl Rows<'_> {
             .prepare_cached(
                 "update user
                  set removed_at = ?2, password = ?3, departs_at = null, sign_in_places = '[]',
-                     generation = generation + 1
+                     limit_request = null, generation = generation + 1
                  where id = ?1 and removed_at is null",
             )?
             .execute((id.0.as_bytes(), self.now.as_millis(), NO_PASSWORD))?;

@@ -1480,6 +1480,63 @@ pub const ROUTES: &[DocumentedRoute] = &[
         ..ROUTE
     },
     DocumentedRoute {
+        path: "/api/v1/limit-requests",
+        operation: "listLimitRequests",
+        tag: "tenancy",
+        summary: "List what users ask for: higher limits for a while",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("LimitRequestPage"),
+        refusals: &[],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/limit-requests/{user}/decline",
+        operation: "declineLimitRequest",
+        tag: "tenancy",
+        summary: "Decline what a user asks for; an allowance of theirs answers it, too",
+        needs: SYSTEM_WRITE,
+        body: Some("LimitRequestDecline"),
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[400, 404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/me/limit-request",
+        operation: "getLimitRequest",
+        tag: "tenancy",
+        summary: "Show the higher limits that you ask for",
+        needs: ME,
+        answer: SuccessReply::Schema("LimitRequest"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/me/limit-request",
+        operation: "askForLimits",
+        tag: "tenancy",
+        summary: "Ask for higher limits for a while, in place of what you asked for before",
+        needs: ME,
+        body: Some("NewLimitRequest"),
+        answer: SuccessReply::Schema("LimitRequest"),
+        refusals: &[400, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/me/limit-request",
+        operation: "withdrawLimitRequest",
+        tag: "tenancy",
+        summary: "Take back what you ask for",
+        needs: ME,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
         path: "/api/v1/idle-rules",
         operation: "listIdleRules",
         tag: "tenancy",

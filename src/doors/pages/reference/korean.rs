@@ -51,6 +51,11 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("getAllowance", "임시 한도 하나를 보여 줍니다"),
     ("removeAllowance", "임시 한도를 기한 전에 끝냅니다"),
+    ("listLimitRequests", "사용자가 요청한 한도를 나열합니다"),
+    ("declineLimitRequest", "사용자가 요청한 한도를 거부합니다"),
+    ("getLimitRequest", "내가 요청한 한도를 보여 줍니다"),
+    ("askForLimits", "한도를 한동안 올려 달라고 요청합니다"),
+    ("withdrawLimitRequest", "내 한도 요청을 거둡니다"),
     ("keepSession", "유휴 경고를 받은 세션을 유지합니다"),
     ("listIdleRules", "유휴 세션을 끝내는 규칙을 나열합니다"),
     (
