@@ -68,13 +68,13 @@ pub struct AllowancesPage {
     pub time: String,
     pub reason: String,
     /// What users ask for.
-    pub requests: Vec<RequestRow>,
+    pub requests: Vec<AskedLimitRow>,
     pub filter: FilterBar,
     pub table: DataTable,
 }
 
 /// What one user asks for.
-pub struct RequestRow {
+pub struct AskedLimitRow {
     pub user: String,
     pub limits: String,
     /// For how long, why and since when.
@@ -402,7 +402,7 @@ fn cell(visit: &RequestContext, key: &str, item: &AllowanceView) -> TableCell {
     }
 }
 
-fn request_row(visit: &RequestContext, asked: &LimitRequestView, now: Timestamp) -> RequestRow {
+fn request_row(visit: &RequestContext, asked: &LimitRequestView, now: Timestamp) -> AskedLimitRow {
     let limits = PolicyLimits::from(asked.limits);
     // The form raises one limit at a time.
     let mut keys = LimitKey::ALL.into_iter();
@@ -413,7 +413,7 @@ fn request_row(visit: &RequestContext, asked: &LimitRequestView, now: Timestamp)
     });
     let (user, reason) = (encoded(&asked.user), encoded(&asked.reason));
     let days = visit.text.allowances_for_days(u64::from(asked.days));
-    RequestRow {
+    AskedLimitRow {
         user: asked.user.clone(),
         limits: told_limits(visit, asked.limits),
         facts: format!(
