@@ -248,7 +248,7 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
         NoticeKind::LimitsAsked(count) => (
             "shield-check",
             "warn",
-            t.notices_sign_ups_wait(*count),
+            t.notices_limits_asked(*count),
             String::new(),
         ),
         NoticeKind::FolderOffered(owner) => (
