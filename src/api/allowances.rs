@@ -54,3 +54,41 @@ pub struct NewAllowanceBody {
     #[schema(max_length = 200)]
     pub reason: String,
 }
+
+/// What a user asks for: that limits of theirs are raised for a while.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = LimitRequest)]
+pub struct LimitRequestView {
+    /// Name of the user.
+    pub user: String,
+    /// What the limits should be raised to.
+    pub limits: LimitsBody,
+    /// For how many days.
+    pub days: u32,
+    pub reason: String,
+    #[schema(value_type = String, format = DateTime)]
+    pub asked_at: Timestamp,
+}
+
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[schema(as = NewLimitRequest)]
+#[serde(deny_unknown_fields)]
+pub struct NewLimitRequestBody {
+    /// At least one.
+    #[schema(value_type = LimitsBody)]
+    pub limits: Object<LimitsBody>,
+    #[schema(minimum = 1, maximum = 365)]
+    pub days: u32,
+    /// Why, in at most 200 characters.
+    #[schema(min_length = 1, max_length = 200)]
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = LimitRequestDecline)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitRequestDeclineBody {
+    /// What the user is told, in at most 200 characters; may be empty.
+    #[schema(max_length = 200)]
+    pub reason: String,
+}

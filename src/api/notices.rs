@@ -42,6 +42,8 @@ pub enum NoticeWord {
     WillEnd,
     /// The account of the reader ends soon.
     AccountEnds,
+    /// The account of the reader was signed in to from a network that they never came from.
+    SignedIn,
     /// Strangers asked for accounts, and the reader decides.
     SignUpsWait,
     /// A node in maintenance: sessions of the user run there, or wait.
@@ -52,6 +54,10 @@ pub enum NoticeWord {
     StorageWarned,
     /// Limits of the reader are raised for a while.
     LimitRaised,
+    /// The higher limits that the reader asked for are declined.
+    LimitDeclined,
+    /// Users ask for higher limits, and the reader decides.
+    LimitsAsked,
     /// A folder of another user or of a project is offered to the reader, who has not answered.
     FolderOffered,
     /// An administrator looks into the session or the folder, and said why.
@@ -71,12 +77,14 @@ pub enum NoticeTopic {
     ReservationWarned,
     ReservationAsked,
     SignUp,
+    LimitAsked,
     Budget,
     Storage,
     IdleWarned,
     Course,
     BreakGlass,
     Approval,
+    SignIn,
     ReservationDecided,
     Started,
     Ended,
@@ -87,18 +95,20 @@ pub enum NoticeTopic {
 }
 
 impl NoticeTopic {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::WillEnd,
         Self::Failed,
         Self::ReservationWarned,
         Self::ReservationAsked,
         Self::SignUp,
+        Self::LimitAsked,
         Self::Budget,
         Self::Storage,
         Self::IdleWarned,
         Self::Course,
         Self::BreakGlass,
         Self::Approval,
+        Self::SignIn,
         Self::ReservationDecided,
         Self::Started,
         Self::Ended,
@@ -116,12 +126,14 @@ impl NoticeTopic {
             Self::ReservationWarned => "reservation-warned",
             Self::ReservationAsked => "reservation-asked",
             Self::SignUp => "sign-up",
+            Self::LimitAsked => "limit-asked",
             Self::Budget => "budget",
             Self::Storage => "storage",
             Self::IdleWarned => "idle-warned",
             Self::Course => "course",
             Self::BreakGlass => "break-glass",
             Self::Approval => "approval",
+            Self::SignIn => "sign-in",
             Self::ReservationDecided => "reservation-decided",
             Self::Started => "started",
             Self::Ended => "ended",
@@ -144,12 +156,14 @@ impl NoticeTopic {
             | Self::ReservationWarned
             | Self::ReservationAsked
             | Self::SignUp
+            | Self::LimitAsked
             | Self::Budget
             | Self::Storage
             | Self::IdleWarned
             | Self::Course
             | Self::BreakGlass
-            | Self::Approval => true,
+            | Self::Approval
+            | Self::SignIn => true,
             Self::ReservationDecided
             | Self::Started
             | Self::Ended
@@ -169,8 +183,8 @@ pub struct NoticeView {
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     pub kind: NoticeWord,
-    /// The session's id; null for `maintenance`, `budget-warned`, `storage-warned`, `limit-raised`, `folder-offered`, reservation
-    /// requests and messages of courses.
+    /// The session's id; null for `maintenance`, `budget-warned`, `storage-warned`, `limit-raised`, `limit-declined`,
+    /// `limits-asked`, `folder-offered`, `signed-in`, reservation requests and messages of courses.
     pub session: Option<String>,
     /// Its name, null once it was deleted; of `maintenance`, the node's; of a request, the reservation's; of a message, the
     /// course's; of `budget-warned`, whose budget it is.
@@ -183,8 +197,9 @@ pub struct NoticeView {
     /// What the administrator says of the maintenance; of `idle-warned`, what happens when, such as `stop in 15 min`;
     /// of `reservation-warned`, when it begins; of `course-warned`, when the term ends; of `course-message`, the text; of
     /// `budget-warned` and `storage-warned`, how much is used, such as `80 %`; of `limit-raised`, which, until when and why; of
-    /// `reservation-asked`, the project; of `folder-offered`, the owner; of `break-glass`, who it is and why; of a
-    /// request that was approved or refused, why; null for every other notice.
+    /// `limit-declined`, why; of `limits-asked`, how many; of
+    /// `reservation-asked`, the project; of `folder-offered`, the owner; of `break-glass`, who it is and why; of
+    /// `signed-in`, the address; of a request that was approved or refused, why; null for every other notice.
     pub message: Option<String>,
     pub unread: bool,
 }

@@ -103,6 +103,13 @@ pub struct RosterSlip {
     pub password: String,
 }
 
+/// What suspending the users of a roster did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RosterSuspension {
+    /// Accounts that were suspended, or admitted again; those that were so already are left out.
+    pub users: u32,
+}
+
 /// A roster that was taken in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Roster)]

@@ -90,6 +90,8 @@ fn named() -> Schemas {
     collect::<policies::PolicyPreviewView>(&mut all);
     collect::<policies::PolicyUseBody>(&mut all);
     collect::<allowances::NewAllowanceBody>(&mut all);
+    collect::<allowances::NewLimitRequestBody>(&mut all);
+    collect::<allowances::LimitRequestDeclineBody>(&mut all);
     collect::<usage::Usage>(&mut all);
     collect::<fair_share::FairShareView>(&mut all);
     collect::<queue_rehearsal::QueueRehearsal>(&mut all);
@@ -198,6 +200,7 @@ fn named() -> Schemas {
     collect::<certificates::ResetRequest>(&mut all);
     collect::<rosters::RosterPlan>(&mut all);
     collect::<rosters::AppliedRoster>(&mut all);
+    collect::<rosters::RosterSuspension>(&mut all);
     collect::<problem::ProblemBody>(&mut all);
     all
 }
@@ -231,6 +234,7 @@ fn pages(all: &mut Schemas) {
     page::<policies::PolicyView>(all);
     page::<policies::EffectiveLimitView>(all);
     page::<allowances::AllowanceView>(all);
+    page::<allowances::LimitRequestView>(all);
     page::<budgets::BudgetView>(all);
     page::<apps::AppView>(all);
     page::<apps::AppShareView>(all);

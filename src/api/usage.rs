@@ -64,6 +64,10 @@ pub struct UsageItem {
     /// Empty where items are not of one user.
     pub user: String,
     pub used: UsageAmounts,
+    /// Which part of the GPU time was busy, 0 to 1, by the hours that were measured in the last two months; null where none was,
+    /// where items are not of one user, and for users of whom the caller does not see all sessions.
+    #[serde(default)]
+    pub gpu_busy: Option<f64>,
 }
 
 /// What was used on a day.

@@ -180,6 +180,9 @@ pub struct NewPasswordBody {
 #[serde(deny_unknown_fields)]
 pub struct SuspendBody {
     pub suspended: bool,
+    /// With a suspension: whether the sessions of the user stop, too, those that wait among them.
+    #[serde(default)]
+    pub stop_sessions: bool,
 }
 
 #[derive(Deserialize, ToSchema)]

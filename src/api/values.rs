@@ -612,6 +612,9 @@ structure! {
         /// The account ends then: it is suspended, and its sessions are stopped; null: it has no end.
         #[schema(format = DateTime)]
         expires_at: Option<String>,
+        /// When they last signed in; null: never, or before it was kept. It makes no version.
+        #[schema(format = DateTime)]
+        signed_in_at: Option<String>,
         #[schema(format = DateTime)]
         created_at: String,
         /// Version, and ETag.

@@ -218,6 +218,7 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
                 .layer(DefaultBodyLimit::max(MAX_ROSTER_BYTES)),
         )
         .route("/rosters/{id}/undo", post(rosters::undo))
+        .route("/rosters/{id}/suspend", post(rosters::suspend))
         .route(
             "/domains",
             get(tenancy::list_domains).post(tenancy::create_domain),
@@ -265,6 +266,14 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route(
             "/allowances/{id}",
             get(allowances::get).delete(allowances::remove),
+        )
+        .route("/limit-requests", get(allowances::requests))
+        .route("/limit-requests/{user}/decline", post(allowances::decline))
+        .route(
+            "/me/limit-request",
+            get(allowances::own_request)
+                .put(allowances::ask)
+                .delete(allowances::withdraw),
         )
         .route("/effective-limits", get(policies::effective))
         .route(

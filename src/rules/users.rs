@@ -133,6 +133,9 @@ pub struct User {
     /// The account of a guest ends then: it is suspended, and its sessions are stopped. None: it has no end.
     #[serde(default)]
     pub expires_at: Option<Timestamp>,
+    /// When they last signed in; None: never, or before it was kept. It makes no version.
+    #[serde(default)]
+    pub signed_in_at: Option<Timestamp>,
     pub created_at: Timestamp,
     pub generation: u64,
 }

@@ -17,9 +17,12 @@ use rules::users::{DEFAULT_MEMBER, Role, User, UserSource};
 use uuid::Uuid;
 
 use crate::catalog::audit::{ActingUser, NewAct};
+use crate::catalog::events::NewEvent;
 use crate::catalog::origin::{self, ProvenCaller, RequestOrigin};
 use crate::catalog::policies::PolicySubjects;
-use crate::catalog::users::{BrowserRow, FullSignIns, IDLE_HOURS, NO_PASSWORD, ROOT, TokenRow};
+use crate::catalog::users::{
+    BrowserRow, FullSignIns, IDLE_HOURS, NO_PASSWORD, ROOT, SIGNED_IN_ELSEWHERE, TokenRow,
+};
 use crate::catalog::{Lane, Rows};
 use crate::{Failure, Server};
 
@@ -624,6 +627,27 @@ fn record_sign_in(rows: &Rows<'_>, user: &User) -> Result<(), Failure> {
     })
 }
 
+/// Tells a user of a sign-in from a network that they never came from; of the first one nothing is told, nor of one from this
+/// machine. It may be another who has their password.
+fn note_place(rows: &Rows<'_>, user: &User, source: IpAddr) -> Result<(), Failure> {
+    let Some(network) = networks::place(source) else {
+        return Ok(());
+    };
+    if rows.signs_in_from(user.id, &network)? {
+        return Ok(());
+    }
+    // The sign-in is the act, and has its row.
+    rows.note_alone(NewEvent {
+        actor: user.name.as_str(),
+        topic: "users",
+        object: &user.id.to_string(),
+        scope: Scope::user(user.id),
+        code: SIGNED_IN_ELSEWHERE,
+        before: "",
+        after: &source.to_canonical().to_string(),
+    })
+}
+
 /// The row of a browser that ends because another one of its user signs in.
 fn record_end(rows: &Rows<'_>, user: &User, browser: Uuid) -> Result<(), Failure> {
     rows.record(NewAct {
@@ -770,10 +794,13 @@ async fn admit(
         _ => FullSignIns::EndOldest,
     };
     let (opens_browser, setting) = (token.is_none(), settings.sign_ins);
+    let source = from.source;
     let (token, factor, stored) = server
         .catalog()
         .write(Lane::Requests, "sign in", move |rows| {
             also(rows, &user)?;
+            rows.signs_in(user.id)?;
+            note_place(rows, &user, source)?;
             // What was proven just now: a user with a second factor proved it too.
             let factor = rows.second_factor_since(user.id)?;
             let stored = rows.password(user.id)?.unwrap_or_default();
@@ -926,6 +953,7 @@ pub(crate) fn new_user(name: UserName, role: Role, now: Timestamp) -> User {
         networks: Vec::new(),
         departs_at: None,
         expires_at: None,
+        signed_in_at: None,
         created_at: now,
         generation: 1,
     }

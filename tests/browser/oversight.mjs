@@ -75,6 +75,42 @@ test("a session of another user is opened with a reason, and its owner reads it"
   await context.close();
 });
 
+test("a user asks for a higher limit, and an administrator answers by raising it", async () => {
+  const why = "The exam week.";
+  const kim = await as("kim");
+  await kim.goto(`${house.origin}/me`);
+  await kim.click("a[href='/me/limits']");
+  assert.deepEqual(await violations(kim), []);
+  await kim.selectOption("#key", "waiting");
+  await kim.fill("#value", "1");
+  await kim.fill("#days", "7");
+  await kim.fill("#reason", why);
+  await kim.click("form[action='/me/limits'] .pri");
+  await kim.locator("#value[aria-invalid=true]").waitFor();
+  assert.equal(await kim.inputValue("#reason"), why, "what was typed stays");
+  await kim.fill("#value", "2000");
+  await kim.click("form[action='/me/limits'] .pri");
+  await kim.locator("[role=status]", { hasText: "Administrators see what you ask for" }).first().waitFor();
+  assert.deepEqual(await violations(kim), []);
+
+  const context = await browser.newContext({ storageState: state, locale: "en-US" });
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/notices`);
+  await page.locator("li", { hasText: "Requests for higher limits" }).waitFor();
+  await page.goto(`${house.origin}/allowances`);
+  assert.deepEqual(await violations(page), []);
+  await page.locator("li", { hasText: why }).locator("a", { hasText: /^Raise$/ }).click();
+  const filled = async (name) => page.inputValue(`#${name}`);
+  assert.deepEqual([await filled("subject"), await filled("value"), await filled("time"), await filled("reason")], ["kim", "2000", "7d", why]);
+  await page.click("form[action='/allowances'] .pri");
+  await page.locator("[role=status]", { hasText: "The limit of kim is raised" }).first().waitFor();
+  assert.equal(await page.locator("li", { hasText: why }).count(), 0, "it is answered");
+  await context.close();
+  await kim.goto(`${house.origin}/notices`);
+  await kim.locator("li", { hasText: "raised until" }).filter({ hasText: why }).waitFor();
+  await kim.context().close();
+});
+
 test("an act waits until the second administrator approves it", async () => {
   const context = await browser.newContext({ storageState: state, locale: "en-US" });
   const page = await context.newPage();
@@ -104,5 +140,21 @@ test("an act waits until the second administrator approves it", async () => {
   await page.goto(`${house.origin}/policies`);
   await page.locator("td", { hasText: "class" }).first().waitFor();
   assert.deepEqual(complaints.filter((line) => !/409/.test(line)), []);
+  await context.close();
+});
+
+test("a suspension stops what its user has waiting where it is asked to", async () => {
+  const context = await browser.newContext({ storageState: state, locale: "en-US" });
+  const page = await context.newPage();
+  await page.goto(`${house.origin}/users/kim`);
+  await page.locator("a", { hasText: "kims" }).waitFor();
+  await page.click("a[href$='/suspend']");
+  const stop = page.locator("dialog.question[open] .dan", { hasText: "stop 1 session" });
+  await stop.waitFor();
+  assert.deepEqual(await violations(page), []);
+  await stop.click();
+  await page.locator("[role=status]", { hasText: "kim is suspended" }).first().waitFor();
+  await page.goto(`${house.origin}/users/kim`);
+  await page.locator("main", { hasText: "No session runs or waits" }).waitFor();
   await context.close();
 });

@@ -83,6 +83,7 @@ test("a class of eighty: three faults are named, the mended file is applied and 
   assert.deepEqual(await violations(page), []);
   // A reload shows what was applied, and applies nothing again.
   assert.match(page.url(), /\/users\/import\/[0-9a-f-]{36}$/);
+  const roster = page.url().split("/").pop();
   // On paper: the slips alone, each in one piece.
   await page.emulateMedia({ media: "print" });
   for (const part of [".frame > .nav", "header.top", ".dock", ".head", ".card > header", ".screen"]) {
@@ -132,6 +133,19 @@ test("a class of eighty: three faults are named, the mended file is applied and 
   await page.click("dialog.question .pri");
   await page.locator("h1").first().waitFor();
   assert.match(await page.locator("body").innerText(), /student7/);
+
+  // What is left: its users are suspended as one, and admitted again as one.
+  await page.goto(`${house.origin}/users/import`);
+  await page.click("a[href$='/suspend']");
+  await page.locator("dialog.question[open] .pri").waitFor();
+  assert.deepEqual(await violations(page), []);
+  await page.click("dialog.question .pri");
+  await page.locator("[role=status]", { hasText: "80 accounts are suspended" }).first().waitFor();
+  await page.goto(`${house.origin}/users/student7`);
+  assert.match(await page.locator("h1").innerText(), /Suspended/);
+  assert.match(house.command("roster", "suspend", roster, "--undo"), /80 users {2}active/);
+  await page.reload();
+  assert.doesNotMatch(await page.locator("h1").innerText(), /Suspended/);
   assert.deepEqual(complaints.filter((one) => !/409|422/.test(one)), []);
   await context.close();
 });

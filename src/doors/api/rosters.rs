@@ -1,15 +1,17 @@
 //! Rosters over REST: the file as it is, planned, applied and undone.
 
+use api::users::SuspendBody;
 use axum::body::Bytes;
 use axum::extract::{FromRequest as _, Path, Request, State};
 use axum::http::{HeaderMap, header};
 use rules::refusals;
 use serde::Deserialize;
 use server::actions::rosters;
+use server::actions::users::Suspension;
 
 use super::ApiContext;
 use super::authentication::{ApiCaller, prove_again};
-use super::body::QueryParameters;
+use super::body::{JsonBody, QueryParameters};
 use super::middleware::too_large;
 use super::responses::{self, ApiResult};
 
@@ -69,4 +71,16 @@ pub(super) async fn undo(
 ) -> ApiResult {
     let roster = rosters::undo(&api.server, &caller, &id).await?;
     responses::whole(&headers, &roster)
+}
+
+pub(super) async fn suspend(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    sent: JsonBody<SuspendBody>,
+) -> ApiResult {
+    let asked = Suspension::asked(sent.value.suspended, sent.value.stop_sessions)?;
+    let done = rosters::suspend(&api.server, &caller, &id, asked).await?;
+    responses::whole(&headers, &done)
 }

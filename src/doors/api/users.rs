@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, StatusCode};
 use rules::names::TokenId;
 use rules::refusals;
 use server::access::{self, NewSignIn, NewToken, SignInFrom, SignInStep, SignInUse};
-use server::actions::users::{self, TokensAfterReset, access_keys, departure, tokens};
+use server::actions::users::{self, Suspension, TokensAfterReset, access_keys, departure, tokens};
 
 use super::ApiContext;
 use super::authentication::{ApiCaller, ApiPeer};
@@ -100,8 +100,8 @@ pub(super) async fn suspend(
     sent: JsonBody<SuspendBody>,
 ) -> ApiResult {
     let seen = responses::if_match(&headers)?;
-    let suspended = sent.value.suspended;
-    let user = users::suspend(&api.server, &caller, &id, suspended, seen).await?;
+    let asked = Suspension::asked(sent.value.suspended, sent.value.stop_sessions)?;
+    let user = users::set_suspension(&api.server, &caller, &id, asked, seen).await?;
     responses::changed(&user, user.generation)
 }
 

@@ -11,6 +11,8 @@ use super::output::OutputStyle;
 use super::{columns, fair_share, policies, print, values};
 
 const PATH: &str = "/api/v1/allowances";
+const REQUESTS: &str = "/api/v1/limit-requests";
+const OWN: &str = "/api/v1/me/limit-request";
 
 pub(super) async fn allowance(
     client: &HttpClient,
@@ -50,6 +52,38 @@ pub(super) async fn allowance(
                 client.call(Method::DELETE, &path, Extra::default()).await?;
                 print(&view.said(&json!({"id": id}), &format!("{id}  ended"))?);
             }
+        }
+        AllowanceCommand::Ask {
+            limits,
+            days,
+            reason,
+        } => {
+            let body = json!({
+                "limits": policies::said(&limits, Map::new())?,
+                "days": days,
+                "reason": reason,
+            });
+            let asked = client.call(Method::PUT, OWN, Extra::json(&body)).await?;
+            let asked = asked.json()?;
+            print(&view.said(&asked, "asked")?);
+        }
+        AllowanceCommand::Asked => {
+            let own = client.get(OWN).await?;
+            print(&view.list(&json!({"items": [own]}), columns::LIMIT_REQUESTS)?);
+        }
+        AllowanceCommand::Withdraw => {
+            client.call(Method::DELETE, OWN, Extra::default()).await?;
+            print(&view.said(&json!({}), "taken back")?);
+        }
+        AllowanceCommand::Requests => {
+            let body = client.get(REQUESTS).await?;
+            print(&view.list(&body, columns::LIMIT_REQUESTS)?);
+        }
+        AllowanceCommand::Decline { user, reason } => {
+            let path = format!("{REQUESTS}/{}/decline", encoded(&user));
+            let body = Extra::json(&json!({"reason": reason}));
+            client.call(Method::POST, &path, body).await?;
+            print(&view.said(&json!({"user": user}), &format!("{user}  declined"))?);
         }
     }
     Ok(0)

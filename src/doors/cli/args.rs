@@ -1631,11 +1631,16 @@ pub enum UserCommand {
         role: String,
     },
     /// Suspend a user: refuse sign-in and tokens, remove nothing
+    #[command(after_help = "Example:\n  \
+        fardel user suspend mina --stop-sessions")]
     Suspend {
         #[arg(value_name = "USER")]
         user: String,
-        /// Permit sign-in and tokens again
+        /// Stop their sessions, too, those that wait among them
         #[arg(long)]
+        stop_sessions: bool,
+        /// Permit sign-in and tokens again
+        #[arg(long, conflicts_with = "stop_sessions")]
         undo: bool,
     },
     /// Make a link by which a user signs in once, and print it
@@ -1717,6 +1722,19 @@ pub enum RosterCommand {
     Undo {
         #[arg(value_name = "ROSTER")]
         roster: String,
+    },
+    /// Suspend the users whose accounts a roster made, such as those of a class that is over
+    #[command(after_help = "Example:\n  \
+        fardel roster suspend 0199f0a3-6c1e-7d40-8000-000000000001 --stop-sessions")]
+    Suspend {
+        #[arg(value_name = "ROSTER")]
+        roster: String,
+        /// Stop their sessions, too, those that wait among them
+        #[arg(long)]
+        stop_sessions: bool,
+        /// Permit sign-in and tokens again
+        #[arg(long, conflicts_with = "stop_sessions")]
+        undo: bool,
     },
 }
 
@@ -2316,6 +2334,33 @@ pub enum AllowanceCommand {
     Rm {
         #[arg(value_name = "ALLOWANCE", required = true)]
         allowances: Vec<String>,
+    },
+    /// Ask administrators to raise limits of yours for a while
+    #[command(after_help = "Example:\n  \
+        fardel allowance ask --gpu 4 --days 7 --reason \"paper deadline\"")]
+    Ask {
+        #[command(flatten)]
+        limits: LimitFlags,
+        /// For how many days; at most 365
+        #[arg(long, value_name = "NUMBER")]
+        days: u32,
+        /// Why
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+    /// Show what you ask for
+    Asked,
+    /// Take back what you ask for
+    Withdraw,
+    /// List what users ask for
+    Requests,
+    /// Decline what a user asks for; an allowance of theirs answers it, too
+    Decline {
+        #[arg(value_name = "USER")]
+        user: String,
+        /// What they are told
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        reason: String,
     },
 }
 
@@ -3721,12 +3766,14 @@ pub enum MailCommand {
                 "reservation-warned",
                 "reservation-asked",
                 "sign-up",
+                "limit-asked",
                 "budget",
                 "storage",
                 "idle-warned",
                 "course",
                 "break-glass",
                 "approval",
+                "sign-in",
                 "reservation-decided",
                 "started",
                 "ended",

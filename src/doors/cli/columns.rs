@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use api::allowances::AllowanceView;
+use api::allowances::{AllowanceView, LimitRequestView};
 use api::announcements::AnnouncementView;
 use api::approvals::ApprovalView;
 use api::apps::{AppShareView, AppState, AppView};
@@ -408,6 +408,18 @@ fn told(notice: &NoticeView) -> String {
             None => "your limits are raised".to_owned(),
         },
         (NoticeWord::WillEnd | NoticeWord::AccountEnds, _) => format!("ends at {}", notice.at),
+        (NoticeWord::LimitDeclined, _) => match notice.message.as_deref() {
+            Some("") | None => "what you asked for is declined".to_owned(),
+            Some(why) => format!("what you asked for is declined: {why}"),
+        },
+        (NoticeWord::LimitsAsked, _) => match &notice.message {
+            Some(count) => format!("{count} wait for your decision"),
+            None => "wait for your decision".to_owned(),
+        },
+        (NoticeWord::SignedIn, _) => match &notice.message {
+            Some(source) => format!("was signed in to from a new place: {source}"),
+            None => "was signed in to from a new place".to_owned(),
+        },
         (NoticeWord::SignUpsWait, _) => match &notice.message {
             Some(count) => format!("{count} wait for your decision"),
             None => "wait for your decision".to_owned(),
@@ -433,8 +445,9 @@ pub(super) const NOTICES: &[Column<NoticeView>] = &[
     column("NAME", 0, |r, _| {
         let none = match r.kind {
             NoticeWord::StorageWarned => "folders",
-            NoticeWord::LimitRaised => "limits",
-            NoticeWord::AccountEnds => "your account",
+            NoticeWord::LimitRaised | NoticeWord::LimitDeclined => "limits",
+            NoticeWord::LimitsAsked => "requests for higher limits",
+            NoticeWord::AccountEnds | NoticeWord::SignedIn => "your account",
             NoticeWord::SignUpsWait => "requests for accounts",
             NoticeWord::ApprovalsWait => "acts of administrators",
             _ => "(deleted)",
@@ -540,6 +553,16 @@ pub(super) const ALLOWANCES: &[Column<AllowanceView>] = &[
     column("REASON", 3, |r, _| dash(&r.reason)),
     column("BY", 4, |r, _| r.actor.clone()),
     column("ID", 2, |r, _| r.id.to_string()),
+];
+
+pub(super) const LIMIT_REQUESTS: &[Column<LimitRequestView>] = &[
+    column("USER", 0, |r, _| r.user.clone()),
+    column("LIMITS", 0, |r, _| {
+        dash(&PolicyLimits::from(r.limits).told())
+    }),
+    column("DAYS", 1, |r, _| r.days.to_string()),
+    column("REASON", 1, |r, _| dash(&r.reason)),
+    column("ASKED", 2, |r, v| v.since(r.asked_at)),
 ];
 
 pub(super) const BUDGETS: &[Column<BudgetView>] = &[
@@ -997,6 +1020,9 @@ pub(super) const USAGE: &[Column<UsageItem>] = &[
     column("PROJECT", 1, |r, _| dash(&r.project)),
     column("USER", 0, |r, _| dash(&r.user)),
     column("GPU HOURS", 0, |r, _| hours(r.used.gpu_seconds)),
+    column("GPU BUSY", 1, |r, _| {
+        maybe(r.gpu_busy.map(|part| format!("{:.0}%", part * 100.0)))
+    }),
     column("CORE HOURS", 0, |r, _| hours(r.used.cpu_seconds)),
     column("GIB HOURS", 2, |r, _| {
         hours(r.used.memory_mib_seconds / 1024.0)
@@ -1063,7 +1089,11 @@ pub(super) const USERS: &[Column<User>] = &[
         true => "suspended".to_owned(),
         false => "active".to_owned(),
     }),
+    column("SIGNED IN", 2, |r, v| {
+        maybe(r.signed_in_at.map(|at| v.since(at)))
+    }),
     column("SINCE", 3, |r, v| v.since(r.created_at)),
+    column("ENDS", 9, |r, _| maybe(r.expires_at)),
     column("SECOND FACTOR", 9, |r, _| {
         if r.second_factor { "yes" } else { "no" }.to_owned()
     }),

@@ -336,6 +336,7 @@ const SUMMARIES: &[(&str, &str)] = &[
         "명단을 한꺼번에 적용하고 새 계정의 비밀번호를 보여 줍니다",
     ),
     ("roster undo", "아무도 시작하지 않았을 때 명단을 되돌립니다"),
+    ("roster suspend", "명단으로 만든 사용자를 모두 정지합니다"),
     (
         "domain",
         "사이트의 도메인: 자체 사용자와 프로젝트를 가진 조직",
@@ -398,6 +399,14 @@ const SUMMARIES: &[(&str, &str)] = &[
     ("allowance ls", "임시 한도를 먼저 끝나는 것부터 나열합니다"),
     ("allowance create", "정한 때까지 한도를 올립니다"),
     ("allowance rm", "임시 한도를 일찍 끝냅니다"),
+    (
+        "allowance ask",
+        "내 한도를 한동안 올려 달라고 관리자에게 요청합니다",
+    ),
+    ("allowance asked", "내가 요청한 한도를 보여 줍니다"),
+    ("allowance withdraw", "내 한도 요청을 거둡니다"),
+    ("allowance requests", "사용자가 요청한 한도를 나열합니다"),
+    ("allowance decline", "사용자의 한도 요청을 거부합니다"),
     (
         "limits",
         "적용되는 한도와 그 한도가 어느 정책에서 왔는지 보여 줍니다",

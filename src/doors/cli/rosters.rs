@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use api::rosters::{AppliedRoster, RosterPlan};
+use api::rosters::{AppliedRoster, RosterPlan, RosterSuspension};
 use hyper::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::args::{RosterCommand, RosterFile};
 use super::client::{Extra, HttpClient, encoded};
@@ -56,6 +56,18 @@ pub(super) async fn roster(
                 .await?
                 .json()?;
             print(&view.said(&undone, &format!("{roster}  undone"))?);
+        }
+        RosterCommand::Suspend {
+            roster,
+            stop_sessions,
+            undo,
+        } => {
+            let path = format!("/api/v1/rosters/{}/suspend", encoded(&roster));
+            let body = json!({"suspended": !undo, "stop_sessions": stop_sessions});
+            let done = client.post(&path, &body).await?;
+            let RosterSuspension { users } = answer::read(&done)?;
+            let state = if undo { "active" } else { "suspended" };
+            print(&view.said(&done, &format!("{users} users  {state}"))?);
         }
     }
     Ok(0)

@@ -136,8 +136,12 @@ pub(super) async fn user(
             let changed = patch(client, &user, &json!({"role": role})).await?;
             print(&view.said(&changed, &format!("{user}  {role}"))?);
         }
-        UserCommand::Suspend { user, undo } => {
-            let body = json!({"suspended": !undo});
+        UserCommand::Suspend {
+            user,
+            stop_sessions,
+            undo,
+        } => {
+            let body = json!({"suspended": !undo, "stop_sessions": stop_sessions});
             let path = format!("{}/suspend", user_path(&user));
             let changed = client.post(&path, &body).await?;
             let state = if undo { "active" } else { "suspended" };

@@ -1,23 +1,28 @@
-//! `/allowances`: limits of a domain, a project or a user that are raised for a while, and the form that raises them.
+//! `/allowances`: limits of a domain, a project or a user that are raised for a while, and the form that raises them; what users
+//! ask for, and `/me/limits`, where they do.
 
-use api::allowances::{AllowanceView, NewAllowanceBody};
+use api::allowances::{
+    AllowanceView, LimitRequestDeclineBody, LimitRequestView, NewAllowanceBody, NewLimitRequestBody,
+};
 use api::policies::LimitsBody;
 use askama::Template;
 use axum::Router;
 use axum::extract::{Form, Path, Query, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
 use rules::names::AllowanceId;
 use rules::object::Object;
 use rules::permissions::Permission;
 use rules::quota::{LimitKey, PolicyLimits, TenantLevel};
 use rules::refusal::Refusal;
 use rules::refusals;
+use rules::units::Timestamp;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
-use server::actions::{allowances, users};
+use server::actions::allowances::{self, requests};
+use server::actions::users;
 
 use super::authentication::PageCaller;
 use super::components::{self, Choice};
@@ -26,6 +31,7 @@ use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::policies::{self, amount, key_name, level_name};
 use super::request_context::RequestContext;
+use super::responses::encoded;
 use super::table::{
     ColumnDisplay, DataTable, EmptyTable, FilterBar, ROWS_BY_FORM, RowAction, TableCell,
     TableColumn, TableLine, TableState,
@@ -37,6 +43,7 @@ use super::{PagesContext, launch, layout, responses};
 use crate::doors::text::{Text, codes};
 
 const PATH: &str = "/allowances";
+const ASKING: &str = "/me/limits";
 const FILTERS: [&str; 1] = ["q"];
 const LEVELS: [TenantLevel; 3] = [TenantLevel::User, TenantLevel::Project, TenantLevel::Domain];
 
@@ -60,8 +67,41 @@ pub struct AllowancesPage {
     pub value_help: String,
     pub time: String,
     pub reason: String,
+    /// What users ask for.
+    pub requests: Vec<AskedLimitRow>,
     pub filter: FilterBar,
     pub table: DataTable,
+}
+
+/// What one user asks for.
+pub struct AskedLimitRow {
+    pub user: String,
+    pub limits: String,
+    /// For how long, why and since when.
+    pub facts: String,
+    /// Where the form is filled in for it, and where it is declined.
+    pub raise: String,
+    pub decline: String,
+}
+
+/// Where the reader asks for higher limits.
+#[derive(Template)]
+#[template(config = "web/askama.toml", path = "pages/limit_request.html")]
+pub struct LimitRequestPage {
+    pub t: Text,
+    pub f: PageLayout,
+    pub keys: Vec<Choice>,
+    pub value: String,
+    pub days: String,
+    pub reason: String,
+    /// What they ask for already.
+    pub waits: Option<OwnRequest>,
+}
+
+pub struct OwnRequest {
+    pub limits: String,
+    pub days: String,
+    pub reason: String,
 }
 
 impl ListPage for AllowancesPage {
@@ -78,6 +118,9 @@ pub(super) fn router() -> Router<PagesContext> {
     Router::new()
         .route("/allowances", get(show).post(create))
         .route("/allowances/{id}/end", get(ask_end).post(end))
+        .route("/allowances/{id}/decline", get(ask_decline).post(decline))
+        .route("/me/limits", get(ask_form).post(ask))
+        .route("/me/limits/withdraw", post(withdraw))
 }
 
 fn failed(
@@ -105,7 +148,7 @@ struct TypedAllowance {
 }
 
 impl TypedAllowance {
-    /// What a link fills in: whose limit, and which.
+    /// What a link fills in: whose limit, and which; all of it where it answers a request.
     fn begun(asked: &[(String, String)]) -> Self {
         let value = |wanted: &str| {
             let found = asked.iter().find(|(name, _)| name == wanted);
@@ -116,7 +159,9 @@ impl TypedAllowance {
             subject: value("subject"),
             back: value("back"),
             key: value("key"),
-            ..Self::default()
+            value: value("value"),
+            time: value("time"),
+            reason: value("reason"),
         }
     }
 }
@@ -150,6 +195,8 @@ async fn read(
 ) -> Result<AllowancesPage, Failure> {
     let t = visit.text;
     let may_change = caller.subject.can(Permission::SystemWrite);
+    let asking = requests::list(&console.server, caller).await?;
+    let now = console.server.clock().now();
     let mut items = allowances::list(&console.server, caller).await?;
     let full = allowances::no_room(items.len());
     let columns = columns(t);
@@ -251,6 +298,10 @@ async fn read(
         value: typed.value.clone(),
         time: typed.time.clone(),
         reason: typed.reason.clone(),
+        requests: asking
+            .iter()
+            .map(|one| request_row(visit, one, now))
+            .collect(),
         filter: filter_bar(visit, headers, &state, &columns, &words),
         table: DataTable::new(t, &state, &columns, "", rows, total, empty),
     })
@@ -324,7 +375,11 @@ fn found(item: &AllowanceView, word: &str) -> bool {
 }
 
 fn told(visit: &RequestContext, item: &AllowanceView) -> String {
-    let limits = PolicyLimits::from(item.limits);
+    told_limits(visit, item.limits)
+}
+
+fn told_limits(visit: &RequestContext, limits: LimitsBody) -> String {
+    let limits = PolicyLimits::from(limits);
     let said = LimitKey::ALL.into_iter().filter_map(|key| {
         let value = amount(visit, key, limits.get(key)?);
         Some(format!("{}: {value}", key_name(visit.text, key)))
@@ -344,6 +399,33 @@ fn cell(visit: &RequestContext, key: &str, item: &AllowanceView) -> TableCell {
         "reason" => TableCell::text(item.reason.clone()),
         "actor" => TableCell::text(item.actor.clone()),
         _ => TableCell::Empty,
+    }
+}
+
+fn request_row(visit: &RequestContext, asked: &LimitRequestView, now: Timestamp) -> AskedLimitRow {
+    let limits = PolicyLimits::from(asked.limits);
+    // The form raises one limit at a time.
+    let mut keys = LimitKey::ALL.into_iter();
+    let first = keys.find_map(|key| Some((key, limits.get(key)?)));
+    let filled = first.map_or_else(String::new, |(key, value)| {
+        let value = encoded(&policies::written(key, value));
+        format!("&key={}&value={value}", key.word())
+    });
+    let (user, reason) = (encoded(&asked.user), encoded(&asked.reason));
+    let days = visit.text.allowances_for_days(u64::from(asked.days));
+    AskedLimitRow {
+        user: asked.user.clone(),
+        limits: told_limits(visit, asked.limits),
+        facts: format!(
+            "{days} · {} · {}",
+            asked.reason,
+            visit.clock.ago(asked.asked_at, now)
+        ),
+        raise: format!(
+            "{PATH}?level=user&subject={user}{filled}&time={}d&reason={reason}",
+            asked.days
+        ),
+        decline: format!("{PATH}/{user}/decline"),
     }
 }
 
@@ -391,9 +473,23 @@ fn at_field(refusal: Refusal) -> Refusal {
 
 /// What was typed, as the action takes it. Errors: `allowance.empty`, `policy.limit-invalid`, `span.invalid`, `allowance.time-missing`, each at its field.
 fn body(console: &PagesContext, sent: &TypedAllowance) -> Result<NewAllowanceBody, Refusal> {
-    let key = key_of(&sent.key).ok_or_else(|| refusals::allowance_empty().at("/key"))?;
+    let limits = limit_of(&sent.key, &sent.value)?;
+    let span = launch::span(&sent.time).map_err(|refusal| refusal.at("/time"))?;
+    let span = span.ok_or_else(|| refusals::allowance_time_missing().at("/time"))?;
+    Ok(NewAllowanceBody {
+        level: TenantLevel::parse(&sent.level).unwrap_or(TenantLevel::User),
+        subject: sent.subject.trim().to_owned(),
+        limits: Object(LimitsBody::from(limits)),
+        until: console.server.clock().now().plus_seconds(span),
+        reason: sent.reason.clone(),
+    })
+}
+
+/// One limit as it was chosen and typed. Errors: `allowance.empty`, `policy.limit-invalid`, each at its field.
+fn limit_of(key: &str, typed: &str) -> Result<PolicyLimits, Refusal> {
+    let key = key_of(key).ok_or_else(|| refusals::allowance_empty().at("/key"))?;
     let mut limits = PolicyLimits::NONE;
-    let value = policies::read(key, &sent.value).map_err(|refusal| {
+    let value = policies::read(key, typed).map_err(|refusal| {
         // A policy's field may stay empty, this one may not.
         let refusal = match refusal.code.as_str() {
             rules::codes::POLICY_LIMIT_INVALID => {
@@ -407,15 +503,7 @@ fn body(console: &PagesContext, sent: &TypedAllowance) -> Result<NewAllowanceBod
     if value.is_none() {
         return Err(refusals::allowance_empty().at("/value"));
     }
-    let span = launch::span(&sent.time).map_err(|refusal| refusal.at("/time"))?;
-    let span = span.ok_or_else(|| refusals::allowance_time_missing().at("/time"))?;
-    Ok(NewAllowanceBody {
-        level: TenantLevel::parse(&sent.level).unwrap_or(TenantLevel::User),
-        subject: sent.subject.trim().to_owned(),
-        limits: Object(LimitsBody::from(limits)),
-        until: console.server.clock().now().plus_seconds(span),
-        reason: sent.reason.clone(),
-    })
+    Ok(limits)
 }
 
 async fn ask_end(
@@ -460,6 +548,162 @@ async fn end(
     };
     match ended {
         Ok(()) => responses::see_with(PATH, "allowance-ended", ""),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct DeclineForm {
+    why: String,
+}
+
+/// `GET /allowances/{id}/decline`: what the user is told.
+async fn ask_decline(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let t = visit.text;
+    let asking = match requests::list(&console.server, &caller).await {
+        Ok(asking) => asking,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let Some(asked) = asking.iter().find(|one| one.user == id) else {
+        let refusal = refusals::limit_request_not_found();
+        return failed(&console, &visit, &caller, &refusal.into());
+    };
+    let frame = layout(&console, &visit, &caller, Nav::Policies);
+    let title = t.allowances_decline_title(asked.user.as_str());
+    let mut page = DialogPage::titled(frame, PATH.to_owned(), title, "");
+    page.items = vec![told_limits(&visit, asked.limits)];
+    page.why = t.allowances_reason();
+    page.form = Some(DialogForm {
+        action: format!("{PATH}/{}/decline", encoded(&asked.user)),
+        fields: Vec::new(),
+        icon: "x",
+        go: t.allowances_decline().to_owned(),
+        force: None,
+    });
+    dialog::answer(&console, &visit, Nav::Policies, page)
+}
+
+async fn decline(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<DeclineForm>,
+) -> Response {
+    let asked = LimitRequestDeclineBody { reason: sent.why };
+    match requests::decline(&console.server, &caller, &id, asked).await {
+        Ok(()) => responses::see_with(PATH, "limit-declined", &id),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// What a user typed who asks.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct TypedRequest {
+    key: String,
+    value: String,
+    days: String,
+    reason: String,
+}
+
+/// `GET /me/limits`: what the reader asks for, and the form that asks.
+async fn ask_form(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Query(begun): Query<TypedRequest>,
+) -> Response {
+    asking(&console, &visit, &caller, StatusCode::OK, &begun).await
+}
+
+async fn asking(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    status: StatusCode,
+    typed: &TypedRequest,
+) -> Response {
+    let t = visit.text;
+    let waits = match requests::own(&console.server, caller).await {
+        Ok(own) => Some(own),
+        Err(Failure::Refusal(refusal)) if refusal.code == rules::codes::LIMIT_REQUEST_NOT_FOUND => {
+            None
+        }
+        Err(failure) => return failed(console, visit, caller, &failure),
+    };
+    let key = key_of(&typed.key);
+    let page = LimitRequestPage {
+        t,
+        f: layout(console, visit, caller, Nav::Me),
+        keys: std::iter::once(Choice::new("", t.allowances_choose(), key.is_none()))
+            .chain(LimitKey::ALL.map(|one| {
+                let name = key_name(t, one).to_owned();
+                Choice::new(one.word(), name, Some(one) == key)
+            }))
+            .collect(),
+        value: typed.value.clone(),
+        days: typed.days.clone(),
+        reason: typed.reason.clone(),
+        waits: waits.map(|own| OwnRequest {
+            limits: told_limits(visit, own.limits),
+            days: own.days.to_string(),
+            reason: own.reason,
+        }),
+    };
+    responses::page(console, visit, status, &page)
+}
+
+async fn ask(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Form(sent): Form<TypedRequest>,
+) -> Response {
+    let asked = match limit_of(&sent.key, &sent.value) {
+        Ok(limits) => {
+            let wanted = NewLimitRequestBody {
+                limits: Object(LimitsBody::from(limits)),
+                // What is no number is refused as no days are.
+                days: sent.days.trim().parse().unwrap_or_default(),
+                reason: sent.reason.clone(),
+            };
+            requests::ask(&console.server, &caller, wanted).await
+        }
+        Err(refusal) => Err(refusal.into()),
+    };
+    match asked {
+        Ok(_) => responses::see_with(ASKING, "limit-asked", ""),
+        Err(Failure::Refusal(refusal)) => {
+            let refusal = at_field(refusal);
+            let form = RefusedForm::new(visit.text, ASKING, &refusal).otherwise_at("key");
+            let visit = visit.refusing(form);
+            asking(
+                &console,
+                &visit,
+                &caller,
+                responses::status(&refusal),
+                &sent,
+            )
+            .await
+        }
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+async fn withdraw(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+) -> Response {
+    match requests::withdraw(&console.server, &caller).await {
+        Ok(()) => responses::see_with(ASKING, "limit-withdrawn", ""),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
 }

@@ -357,6 +357,8 @@ pub(super) fn topic_name(t: Text, topic: NoticeTopic) -> &'static str {
         NoticeTopic::Course => t.mail_course(),
         NoticeTopic::BreakGlass => t.mail_break_glass(),
         NoticeTopic::Approval => t.mail_approval(),
+        NoticeTopic::SignIn => t.mail_sign_in(),
+        NoticeTopic::LimitAsked => t.mail_limit_asked(),
         NoticeTopic::ReservationDecided => t.mail_reservation_decided(),
         NoticeTopic::Started => t.mail_started(),
         NoticeTopic::Ended => t.mail_ended(),

@@ -239,6 +239,18 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
                 raised.join(" · "),
             )
         }
+        NoticeKind::LimitDeclined(why) => (
+            "circle-x",
+            "warn",
+            t.notices_limit_declined().to_owned(),
+            why.clone(),
+        ),
+        NoticeKind::LimitsAsked(count) => (
+            "shield-check",
+            "warn",
+            t.notices_limits_asked(*count),
+            String::new(),
+        ),
         NoticeKind::FolderOffered(owner) => (
             "folder",
             "warn",
@@ -262,6 +274,12 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             "warn",
             t.notices_account_ends(clock.near(*at, now)),
             String::new(),
+        ),
+        NoticeKind::SignedIn(source) => (
+            "key-round",
+            "warn",
+            t.notices_signed_in(source.as_str()),
+            t.notices_signed_in_why().to_owned(),
         ),
         NoticeKind::ApprovalsWait(count) => (
             "circle-check",
@@ -310,8 +328,11 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
         href: match (&notice.about, &notice.session, &notice.name) {
             (about, ..) if is_of_reservation(about) => Some("/reservations".to_owned()),
             (NoticeKind::BudgetWarned(id, _), ..) => Some(format!("/budgets/{id}")),
-            (NoticeKind::LimitRaised(..), ..) => Some("/me".to_owned()),
-            (NoticeKind::AccountEnds(_), ..) => Some("/me".to_owned()),
+            (NoticeKind::LimitRaised(..) | NoticeKind::LimitDeclined(_), ..) => {
+                Some("/me".to_owned())
+            }
+            (NoticeKind::LimitsAsked(_), ..) => Some("/allowances".to_owned()),
+            (NoticeKind::AccountEnds(_) | NoticeKind::SignedIn(_), ..) => Some("/me".to_owned()),
             (NoticeKind::SignUpsWait(_), ..) => Some("/sign-ups".to_owned()),
             (NoticeKind::ApprovalsWait(_), ..) => Some("/approvals".to_owned()),
             (NoticeKind::StorageWarned(_) | NoticeKind::FolderOffered(_), ..) => {
@@ -326,7 +347,11 @@ pub(super) fn row(t: Text, clock: &LocalClock, now: Timestamp, notice: &OwnNotic
             (NoticeKind::StorageWarned(_), None) => t.folders_own().to_owned(),
             (NoticeKind::StorageWarned(_), Some(project)) => t.folder_owner_of_project(project),
             (NoticeKind::LimitRaised(limits, ..), _) => raised(t, limits),
-            (NoticeKind::AccountEnds(_), _) => t.users_account().to_owned(),
+            (NoticeKind::LimitDeclined(_), _) => t.users_limits().to_owned(),
+            (NoticeKind::LimitsAsked(_), _) => t.allowances_requests().to_owned(),
+            (NoticeKind::AccountEnds(_) | NoticeKind::SignedIn(_), _) => {
+                t.users_account().to_owned()
+            }
             (NoticeKind::SignUpsWait(_), _) => t.sign_ups_title().to_owned(),
             (NoticeKind::ApprovalsWait(_), _) => t.approvals_title().to_owned(),
             (_, Some(name)) => name.clone(),

@@ -27,7 +27,7 @@ use super::form_faults::RefusedForm;
 use super::layout::{Nav, PageLayout};
 use super::projects::role_name;
 use super::request_context::RequestContext;
-use super::users::{failed, question};
+use super::users::{SuspensionForm, failed, question};
 use super::{PagesContext, layout, responses};
 use crate::doors::text::{Text, codes};
 
@@ -118,6 +118,8 @@ pub struct PastRoster {
     pub facts: String,
     /// When it was undone; empty: it can be.
     pub undone: String,
+    /// It made accounts, and the reader may suspend users.
+    pub may_suspend: bool,
 }
 
 pub(super) fn router() -> Router<PagesContext> {
@@ -127,6 +129,10 @@ pub(super) fn router() -> Router<PagesContext> {
         .route("/users/import/apply", post(apply).layer(large()))
         .route("/users/import/{id}", get(applied))
         .route("/users/import/{id}/undo", get(ask).post(undo))
+        .route(
+            "/users/import/{id}/suspend",
+            get(ask_suspension).post(suspend),
+        )
 }
 
 async fn show(
@@ -160,7 +166,10 @@ async fn answer(
         project,
         plan,
         applied,
-        past: past.iter().map(|one| past_roster(visit, one)).collect(),
+        past: past
+            .iter()
+            .map(|one| past_roster(visit, caller, one))
+            .collect(),
     };
     responses::page(console, visit, status, &page)
 }
@@ -186,7 +195,7 @@ async fn asked_project(
     Ok(ProjectField::of(t, open, chosen))
 }
 
-fn past_roster(visit: &RequestContext, roster: &RosterView) -> PastRoster {
+fn past_roster(visit: &RequestContext, caller: &Caller, roster: &RosterView) -> PastRoster {
     let t = visit.text;
     PastRoster {
         id: roster.id.to_string(),
@@ -195,6 +204,9 @@ fn past_roster(visit: &RequestContext, roster: &RosterView) -> PastRoster {
         undone: roster
             .undone_at
             .map_or_else(String::new, |at| t.rosters_undone(visit.clock.date(at))),
+        may_suspend: roster.undone_at.is_none()
+            && roster.creates > 0
+            && caller.subject.can(Permission::UsersWrite),
     }
 }
 
@@ -450,6 +462,19 @@ fn shown_slips(visit: &RequestContext, roster: &RosterView, slips: Vec<RosterSli
     }
 }
 
+/// What is asked about a roster that was applied: its time and what it did stand in the question.
+async fn about(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    id: &str,
+) -> Result<PastRoster, Failure> {
+    let past = rosters::list(&console.server, caller).await?;
+    let found = past.iter().find(|one| one.id.to_string() == id);
+    let roster = found.ok_or_else(refusals::roster_not_found)?;
+    Ok(past_roster(visit, caller, roster))
+}
+
 /// `GET /users/import/{id}/undo`: what undoing means, and the button.
 async fn ask(
     State(console): State<PagesContext>,
@@ -458,15 +483,10 @@ async fn ask(
     Path(id): Path<String>,
 ) -> Response {
     let t = visit.text;
-    let past = match rosters::list(&console.server, &caller).await {
-        Ok(past) => past,
+    let shown = match about(&console, &visit, &caller, &id).await {
+        Ok(shown) => shown,
         Err(failure) => return failed(&console, &visit, &caller, &failure),
     };
-    let Some(roster) = past.iter().find(|one| one.id.to_string() == id) else {
-        let refusal = refusals::roster_not_found();
-        return failed(&console, &visit, &caller, &refusal.into());
-    };
-    let shown = past_roster(&visit, roster);
     let title = t.rosters_undo_title(shown.when);
     let mut page = question(&console, &visit, &caller, title, t.rosters_undo_lead());
     page.items = vec![shown.facts];
@@ -479,6 +499,45 @@ async fn ask(
     });
     page.back = PATH.to_owned();
     dialog::answer(&console, &visit, Nav::Users, page)
+}
+
+/// `GET /users/import/{id}/suspend`: what ends for its users, and the buttons.
+async fn ask_suspension(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let t = visit.text;
+    let shown = match about(&console, &visit, &caller, &id).await {
+        Ok(shown) => shown,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let title = t.rosters_suspend_title(shown.when);
+    let mut page = question(&console, &visit, &caller, title, t.rosters_suspend_lead());
+    page.items = vec![shown.facts];
+    page.form = shown.may_suspend.then(|| DialogForm {
+        action: format!("{PATH}/{id}/suspend"),
+        fields: Vec::new(),
+        icon: "ban",
+        go: t.users_suspend().to_owned(),
+        force: Some(t.rosters_suspend_stop().to_owned()),
+    });
+    page.back = PATH.to_owned();
+    dialog::answer(&console, &visit, Nav::Users, page)
+}
+
+async fn suspend(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<SuspensionForm>,
+) -> Response {
+    match rosters::suspend(&console.server, &caller, &id, sent.asked()).await {
+        Ok(done) => responses::see_with(PATH, "roster-suspended", &done.users.to_string()),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
 }
 
 async fn undo(

@@ -233,8 +233,11 @@ fn columns(t: Text, by: UsageGrouping, several: bool) -> Vec<TableColumn> {
     if several && matches!(by, UsageGrouping::Project | UsageGrouping::Member) {
         columns.push(TableColumn::new("domain", t.projects_domain()));
     }
+    columns.push(TableColumn::new("gpu", t.history_gpu_hours()).class("u below"));
+    if by == UsageGrouping::User {
+        columns.push(TableColumn::new("busy", t.usage_busy()).class("num"));
+    }
     columns.extend([
-        TableColumn::new("gpu", t.history_gpu_hours()).class("u below"),
         TableColumn::new("cpu", t.history_core_hours()).class("num"),
         TableColumn::new("memory", t.usage_memory_hours()).class("num wide"),
         TableColumn::new("starts", t.nav_sessions()).class("num"),
@@ -276,6 +279,10 @@ fn cell(visit: &RequestContext, key: &str, item: &UsageItem, total: &UsageAmount
             },
             accent: true,
         },
+        "busy" => TableCell::text(match item.gpu_busy {
+            Some(part) => format!("{}%", components::percent(part, 1.0)),
+            None => "–".to_owned(),
+        }),
         "cpu" => TableCell::text(hours(used.cpu_seconds)),
         "memory" => TableCell::text(hours(used.memory_mib_seconds / 1024.0)),
         "starts" => TableCell::text(components::grouped(used.starts)),

@@ -371,6 +371,11 @@ fn facts(
             },
         ),
         (t.users_created(), visit.clock.day(user.created_at)),
+        (
+            t.users_signed_in(),
+            user.signed_in_at
+                .map_or_else(|| "–".to_owned(), |at| visit.clock.ago(at, now)),
+        ),
         (t.me_tokens(), tokens),
         (
             t.factor_title(),

@@ -1,8 +1,9 @@
 //! `/users`: the table of accounts for administrators, the menu of one account, and suspending it after a question.
 
+use api::users::DepartureBody;
 use askama::Template;
 use axum::Router;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Form, Path, Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::routing::get;
@@ -10,10 +11,11 @@ use rules::names::EmailAddress;
 use rules::permissions::Permission;
 use rules::units::Timestamp;
 use rules::users::{Role, User};
+use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::sign_ups;
-use server::actions::users::{self, UserProfile};
+use server::actions::users::{self, Suspension, UserProfile, departure};
 
 use super::authentication::PageCaller;
 use super::components;
@@ -115,7 +117,12 @@ async fn export(
     };
     let t = visit.text;
     let mut columns = columns(t);
-    name_times(t, &mut columns, &[("created", t.users_created())]);
+    let times = [
+        ("signed_in", t.users_signed_in()),
+        ("expires", t.users_expires()),
+        ("created", t.users_created()),
+    ];
+    name_times(t, &mut columns, &times);
     let mut state = TableState::read(PATH, &FILTERS, &asked);
     state.choose_columns("users", &columns, &asked, &headers, &visit);
     let rows = chosen(&state, known);
@@ -189,6 +196,7 @@ async fn read(
                 (t.users_view_all(), ""),
                 (t.users_view_administrators(), "q=role%3Aadministrator"),
                 (t.users_view_suspended(), "q=state%3Asuspended"),
+                (t.users_view_unseen(), "sort=signed_in_at"),
             ],
             examples: &[
                 ("mina", t.filter_help_name()),
@@ -220,6 +228,12 @@ fn columns(t: Text) -> Vec<TableColumn> {
             .display(ColumnDisplay::Hidden),
         TableColumn::new("email", t.rosters_email()).class("wide"),
         TableColumn::new("role", t.users_role()).sorted_by("role"),
+        TableColumn::new("signed_in", t.users_signed_in())
+            .sorted_by("signed_in_at")
+            .class("num wide"),
+        TableColumn::new("expires", t.users_expires())
+            .class("wide")
+            .display(ColumnDisplay::Hidden),
         TableColumn::new("language", t.me_language())
             .class("wide")
             .display(ColumnDisplay::Hidden),
@@ -257,6 +271,8 @@ fn chosen(state: &TableState, mut known: Vec<User>) -> Vec<User> {
     match key {
         "role" => known.sort_by_key(|user| user.role.word()),
         "created_at" => known.sort_by_key(|user| user.created_at),
+        // Who never did stands first.
+        "signed_in_at" => known.sort_by_key(|user| user.signed_in_at),
         _ => known.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str())),
     }
     if descending {
@@ -321,6 +337,17 @@ fn cell(visit: &RequestContext, key: &str, user: &User, now: Option<Timestamp>) 
         "language" => TableCell::text(user.language.clone()),
         "zone" => TableCell::text(user.time_zone.clone()),
         "id" => TableCell::Code(user.id.to_string()),
+        "signed_in" => TableCell::text(match (user.signed_in_at, now) {
+            (Some(at), Some(now)) => visit.clock.ago(at, now),
+            (Some(at), None) => at.to_string(),
+            (None, Some(_)) => "–".to_owned(),
+            (None, None) => String::new(),
+        }),
+        "expires" => TableCell::text(match (user.expires_at, now) {
+            (Some(at), Some(_)) => visit.clock.last_day(at),
+            (Some(at), None) => at.to_string(),
+            (None, _) => String::new(),
+        }),
         "created" => TableCell::text(match now {
             Some(now) => visit.clock.ago(user.created_at, now),
             None => user.created_at.to_string(),
@@ -435,6 +462,15 @@ async fn ask(
         "" => t.users_suspend_lead(),
         kept => kept,
     };
+    let live = match kept.is_empty() {
+        true => {
+            match departure::plan(&console.server, &caller, &id, DepartureBody::default()).await {
+                Ok(ends) => ends.running + ends.waiting,
+                Err(failure) => return failed(&console, &visit, &caller, &failure),
+            }
+        }
+        false => 0,
+    };
     let mut page = question(&console, &visit, &caller, title, lead);
     page.back = format!("{PATH}/{}", user.id);
     page.form = kept.is_empty().then(|| DialogForm {
@@ -442,9 +478,26 @@ async fn ask(
         fields: Vec::new(),
         icon: "ban",
         go: t.users_suspend().to_owned(),
-        force: None,
+        force: (live > 0).then(|| t.users_suspend_stop(live)),
     });
     dialog::answer(&console, &visit, Nav::Users, page)
+}
+
+/// The answer to whether users are to be suspended.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct SuspensionForm {
+    /// Not empty: their sessions stop, too.
+    force: String,
+}
+
+impl SuspensionForm {
+    pub(super) fn asked(&self) -> Suspension {
+        match self.force.is_empty() {
+            true => Suspension::SessionsGoOn,
+            false => Suspension::SessionsStop,
+        }
+    }
 }
 
 async fn suspend(
@@ -452,8 +505,10 @@ async fn suspend(
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
+    Form(sent): Form<SuspensionForm>,
 ) -> Response {
-    match users::suspend(&console.server, &caller, &id, true, None).await {
+    let asked = sent.asked();
+    match users::set_suspension(&console.server, &caller, &id, asked, None).await {
         Ok(user) => responses::see_with(PATH, "user-suspended", user.name.as_str()),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }

@@ -41,6 +41,8 @@ pub struct WaitingRequestPage {
     /// What it waits for, and when it starts.
     pub why: String,
     pub hint: Option<String>,
+    /// A limit of the reader's own keeps it waiting: they may ask for a higher one.
+    pub may_ask: bool,
     pub typed: RequestForm,
     /// The box for a share; none where no device is here or a partition is asked for.
     pub share: bool,
@@ -379,6 +381,11 @@ fn failed(
     responses::failure(console, visit, Some(frame), failure)
 }
 
+/// Whether a blocker is a limit that an allowance of the owner raises.
+fn is_of_user(code: &str) -> bool {
+    [rules::codes::LIMIT_USER, rules::codes::LIMIT_MEMBER].contains(&code)
+}
+
 async fn read(
     console: &PagesContext,
     visit: &RequestContext,
@@ -419,6 +426,8 @@ async fn read(
         name: session.name.to_string(),
         why: presenter::sentence(t, &visit.clock, &why),
         hint: presenter::outlook(t, &visit.clock, &why, now),
+        may_ask: session.owner.id == caller.subject.user
+            && why.blockers.iter().any(|one| is_of_user(&one.code)),
         typed,
         share: !devices.items.is_empty() && session.resources.mig.is_none(),
         held: session.held_by.is_some(),

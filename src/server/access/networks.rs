@@ -126,9 +126,34 @@ pub(crate) fn within(inner: &[String], outer: &[String]) -> bool {
     })
 }
 
+/// The network around an address, as a place that a user signs in from: it stays where an office or a provider gives its
+/// hosts other addresses. None for this machine itself.
+pub(super) fn place(source: IpAddr) -> Option<String> {
+    let address = source.to_canonical();
+    let length = match address {
+        IpAddr::V4(_) => 24,
+        IpAddr::V6(_) => 64,
+    };
+    (!address.is_loopback()).then(|| Network { address, length }.whole().to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_is_the_network_around_an_address_and_none_is_this_machine() {
+        for (source, expected) in [
+            ("192.0.2.7", Some("192.0.2.0/24")),
+            ("::ffff:192.0.2.200", Some("192.0.2.0/24")),
+            ("2001:db8:0:1:2:3:4:5", Some("2001:db8:0:1::/64")),
+            ("127.0.0.1", None),
+            ("::1", None),
+        ] {
+            let found = place(source.parse().unwrap());
+            assert_eq!(found.as_deref(), expected, "{source}");
+        }
+    }
 
     fn read(text: &str) -> Result<Vec<String>, Refusal> {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();

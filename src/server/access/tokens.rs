@@ -199,7 +199,8 @@ fn networks_of_maker(view: &ReadTransaction<'_>, caller: &Caller) -> Result<Vec<
     Ok(maker.map(|(token, _)| token.networks).unwrap_or_default())
 }
 
-/// Refuses to a token or key that is bound to networks what would be good from everywhere.
+/// Refuses to a token or key that is bound to networks what would be good from everywhere: an SSH key, an account whose
+/// password the caller knows or a stranger chose, a link, a role that administers.
 ///
 /// Errors: `network.bound`.
 pub(crate) fn refuse_bound(view: &ReadTransaction<'_>, caller: &Caller) -> Result<(), Failure> {

@@ -23,6 +23,8 @@ use crate::catalog::allowances::AllowanceRecord;
 use crate::catalog::{Lane, ReadTransaction};
 use crate::{Failure, Server};
 
+pub mod requests;
+
 /// Allowances of a site. Higher: each pass reads more of them. Lower: an exam week of a large class names fewer users.
 const MAX_ALLOWANCES: usize = 500;
 /// Days until one ends at most. Higher: it is a policy that no list of policies shows. Lower: a project's last year needs several.
@@ -74,12 +76,7 @@ pub async fn create(
     if limits == PolicyLimits::NONE {
         return Err(refusals::allowance_empty().at("/limits").into());
     }
-    let reason = asked.reason.trim().to_owned();
-    if reason.chars().count() > MAX_REASON || reason.chars().any(char::is_control) {
-        return Err(refusals::allowance_reason_too_long(MAX_REASON)
-            .at("/reason")
-            .into());
-    }
+    let reason = said(&asked.reason)?;
     let caller = caller.clone();
     server
         .catalog()
@@ -96,23 +93,7 @@ pub async fn create(
             };
             let (id, whose) = subject(rows, &caller, &of)?;
             let held = raisable(rows, asked.level, id.unwrap_or_default(), rows.now)?;
-            let mut keys = LimitKey::ALL.into_iter();
-            let unlimited = |key: &LimitKey| limits.get(*key).is_some() && held.get(*key).is_none();
-            if let Some(key) = keys.find(unlimited) {
-                let place = format!("/limits/{}", key.word());
-                return Err(refusals::allowance_no_limit(key.word(), &whose)
-                    .at(place)
-                    .into());
-            }
-            let raises_nothing = LimitKey::ALL.into_iter().find_map(|key| {
-                let (asked, held) = (limits.get(key)?, held.get(key)?);
-                (asked <= held).then_some((key, held))
-            });
-            if let Some((key, held)) = raises_nothing {
-                let place = format!("/limits/{}", key.word());
-                let refusal = refusals::allowance_not_above(&whose, key.told(held));
-                return Err(refusal.at(place).into());
-            }
+            check_above(limits, held, &whose)?;
             if let Some(full) = no_room(rows.allowances()?.len()) {
                 return Err(full.into());
             }
@@ -130,12 +111,48 @@ pub async fn create(
                 created_at: rows.now,
             };
             rows.insert_allowance(&made)?;
+            if asked.level == TenantLevel::User {
+                // What they asked for is answered.
+                rows.put_limit_request(UserId(made.allowance.subject), None)?;
+            }
             let told = format!("{} until {}", limits.told(), asked.until);
             rows.note_allowance(caller.name.as_str(), &made, "allowance.added", "", &told)?;
             let made = rows.allowance(made.id)?.unwrap_or(made);
             Ok(show(made))
         })
         .await
+}
+
+/// A reason as it is kept. Errors: `allowance.reason-too-long`.
+fn said(typed: &str) -> Result<String, Refusal> {
+    let typed = typed.trim();
+    match typed.chars().count() > MAX_REASON || typed.chars().any(char::is_control) {
+        true => Err(refusals::allowance_reason_too_long(MAX_REASON).at("/reason")),
+        false => Ok(typed.to_owned()),
+    }
+}
+
+/// Refuses limits that raise nothing of what is held.
+///
+/// Errors: `allowance.no-limit`, `allowance.not-above`.
+fn check_above(limits: PolicyLimits, held: PolicyLimits, whose: &str) -> Result<(), Refusal> {
+    let mut keys = LimitKey::ALL.into_iter();
+    let unlimited = |key: &LimitKey| limits.get(*key).is_some() && held.get(*key).is_none();
+    if let Some(key) = keys.find(unlimited) {
+        let place = format!("/limits/{}", key.word());
+        return Err(refusals::allowance_no_limit(key.word(), whose).at(place));
+    }
+    let raises_nothing = LimitKey::ALL.into_iter().find_map(|key| {
+        let (asked, held) = (limits.get(key)?, held.get(key)?);
+        (asked <= held).then_some((key, held))
+    });
+    match raises_nothing {
+        None => Ok(()),
+        Some((key, held)) => {
+            let place = format!("/limits/{}", key.word());
+            Err(refusals::allowance_not_above(whose, key.told(held)).at(place))
+        }
+    }
 }
 
 /// Ends an allowance before its time. Errors: `allowance.not-found`.

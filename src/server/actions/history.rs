@@ -171,18 +171,10 @@ fn user(server: &Server, caller: &Caller, name: &str) -> Result<Found, Failure> 
     let reach = reach(&caller.subject, Permission::SessionsRead).or_own(&caller.subject);
     let found = found
         .filter(|user| user.id != ROOT || user.id == caller.subject.user)
-        .filter(|user| reach.covers(&at_home(user)) || user.id == caller.subject.user)
+        .filter(|user| reach.covers(&usage::at_home(user)) || user.id == caller.subject.user)
         .ok_or_else(refusals::user_not_found)?;
     let of = format!("user:{}", found.name);
     Ok((HistorySubject::User(found.id), of, None))
-}
-
-/// All that a user did, in whichever project: theirs, and their domain's.
-fn at_home(user: &rules::users::User) -> Scope {
-    Scope {
-        domain: Some(user.domain),
-        ..Scope::user(user.id)
-    }
 }
 
 fn point((at, row): (i64, HistoryRow)) -> HistoryPoint {

@@ -11,6 +11,7 @@ use rules::refusals;
 
 use super::allowed;
 use super::tenancy::find_project;
+use crate::access::tokens::refuse_bound;
 use crate::access::{self, Caller};
 use crate::catalog::Lane;
 use crate::catalog::invitations::InvitationRecord;
@@ -49,7 +50,7 @@ pub fn no_room(open: usize) -> Option<Refusal> {
 /// Makes an invitation to a project. The link is given this once.
 ///
 /// Errors: `project.not-found`, `project.archived`, `grant.role-invalid`, `grant.ends-in-past`, `user.email-invalid`,
-/// `invitation.uses`, `invitation.end`, `invitation.too-many`.
+/// `invitation.uses`, `invitation.end`, `invitation.too-many`, `network.bound`.
 pub async fn create(
     server: &Server,
     caller: &Caller,
@@ -73,10 +74,12 @@ pub async fn create(
     let (code, hash) = access::new_invitation_code();
     let (which, subject) = (which.to_owned(), caller.subject.clone());
     let (owner, actor) = (caller.subject.user, caller.name.clone());
+    let by = caller.clone();
     let made = server
         .catalog()
         .write(Lane::Requests, "make an invitation", move |rows| {
             let project = find_project(rows, &subject, Permission::ProjectsWrite, &which)?;
+            refuse_bound(rows, &by)?;
             if project.state == rules::tenancy::TenantState::Archived {
                 return Err(refusals::project_archived(&project.name).into());
             }

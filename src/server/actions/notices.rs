@@ -11,12 +11,12 @@ use rules::folder_rights::leads;
 use rules::grants::GrantScope;
 use rules::idleness::{self, IdleAction};
 use rules::names::{BudgetId, SessionId, UserId};
-use rules::permissions::{Permission, own, reach};
+use rules::permissions::{Permission, may, own, reach};
 use rules::quota::PolicyLimits;
 use rules::reason::Reason;
 use rules::session::Outcome;
 use rules::storage::{StorageLevel, percent};
-use rules::tenancy::ProjectId;
+use rules::tenancy::{ProjectId, Scope};
 use rules::units::Timestamp;
 use rules::users::ACCOUNT_WARNING_SECONDS;
 
@@ -27,7 +27,7 @@ use super::reservations::open_requests;
 use super::resource_groups::seen_ids;
 use super::sign_ups;
 use crate::access::Caller;
-use crate::catalog::allowances::AllowanceRecord;
+use crate::catalog::allowances::{AllowanceRecord, LIMIT_DECLINED};
 use crate::catalog::break_glass::{FOLDER_OPENED, SESSION_OPENED};
 use crate::catalog::budgets::{self, BudgetRecord};
 use crate::catalog::courses;
@@ -36,6 +36,7 @@ use crate::catalog::idle_rules::WARNED;
 use crate::catalog::journal::{LimitedSessionRow, MaintenanceRow, ToldEventRow};
 use crate::catalog::reservations::{self, AskedReservationRow};
 use crate::catalog::storage::StorageWarning;
+use crate::catalog::users::SIGNED_IN_ELSEWHERE;
 use crate::catalog::{Lane, ReadTransaction};
 use crate::{Failure, Server};
 
@@ -84,12 +85,16 @@ impl OwnNotice {
             | NoticeKind::ReservationRefused(_)
             | NoticeKind::ReservationExpired => NoticeTopic::ReservationDecided,
             NoticeKind::CourseWarned(_) | NoticeKind::CourseMessage(_) => NoticeTopic::Course,
-            NoticeKind::BudgetWarned(..) | NoticeKind::LimitRaised(..) => NoticeTopic::Budget,
+            NoticeKind::BudgetWarned(..)
+            | NoticeKind::LimitRaised(..)
+            | NoticeKind::LimitDeclined(_) => NoticeTopic::Budget,
+            NoticeKind::LimitsAsked(_) => NoticeTopic::LimitAsked,
             NoticeKind::StorageWarned(_) | NoticeKind::FolderOffered(_) => NoticeTopic::Storage,
             NoticeKind::WillEnd(_) | NoticeKind::AccountEnds(_) => NoticeTopic::WillEnd,
             NoticeKind::SignUpsWait(_) => NoticeTopic::SignUp,
             NoticeKind::Maintenance(_) => NoticeTopic::Maintenance,
             NoticeKind::BreakGlass { .. } => NoticeTopic::BreakGlass,
+            NoticeKind::SignedIn(_) => NoticeTopic::SignIn,
             NoticeKind::ApprovalsWait(_) => NoticeTopic::Approval,
         }
     }
@@ -132,12 +137,18 @@ pub enum NoticeKind {
     StorageWarned(u64),
     /// These limits of the reader's are raised until then; why, which may be empty. It stands in the console alone.
     LimitRaised(PolicyLimits, Timestamp, String),
+    /// The higher limits that the reader asked for are declined; what the administrator said, which may be empty.
+    LimitDeclined(String),
+    /// So many users ask for higher limits, and the reader decides.
+    LimitsAsked(u64),
     /// A folder is offered to the reader, who has not answered; its owner.
     FolderOffered(String),
     /// Its time limit ends it then.
     WillEnd(Timestamp),
     /// The account of the reader ends then.
     AccountEnds(Timestamp),
+    /// The reader, or another with their password, signed in from this address, in a network that they never came from.
+    SignedIn(String),
     /// So many strangers wait for an account, and the reader decides.
     SignUpsWait(u64),
     /// A node takes no new sessions.
@@ -209,6 +220,8 @@ pub(crate) fn of(
     }));
     let requests = sign_ups::waiting_requests(view, caller)?;
     all.extend(requests.map(|one| sign_ups_wait(one, read_at)));
+    let limits = limits_waiting(view, caller)?;
+    all.extend(limits.map(|one| limits_asked(one, read_at)));
     let acts = four_eyes::waiting_for(view, caller, now)?;
     all.extend(acts.map(|one| approvals_wait(one, read_at)));
     let account = account_end(view, user, now)?;
@@ -304,6 +317,33 @@ fn sign_ups_wait((count, newest): (u64, Timestamp), read_at: Timestamp) -> OwnNo
         event: None,
         at: newest,
         about: NoticeKind::SignUpsWait(count),
+        session: None,
+        name: None,
+        unread: newest > read_at,
+    }
+}
+
+/// How many users ask for higher limits and when the newest did, for who decides; None where none asks, and for all others.
+fn limits_waiting(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+) -> Result<Option<(u64, Timestamp)>, Failure> {
+    if may(&caller.subject, Permission::SystemWrite, &Scope::SITE).is_err() {
+        return Ok(None);
+    }
+    let all = view.limit_requests()?;
+    let newest = all.iter().map(|(_, request)| request.asked_at).max();
+    Ok(newest.map(|newest| (all.len() as u64, newest)))
+}
+
+/// Told while users ask; new until the newest request was read.
+fn limits_asked((count, newest): (u64, Timestamp), read_at: Timestamp) -> OwnNotice {
+    OwnNotice {
+        // One mail a day, however many ask.
+        key: format!("limits {}", newest.as_millis() / 86_400_000),
+        event: None,
+        at: newest,
+        about: NoticeKind::LimitsAsked(count),
         session: None,
         name: None,
         unread: newest > read_at,
@@ -420,9 +460,14 @@ fn view(notice: OwnNotice) -> NoticeView {
             };
             (NoticeWord::LimitRaised, None, None, Some(told))
         }
+        NoticeKind::LimitDeclined(why) => (NoticeWord::LimitDeclined, None, None, Some(why)),
+        NoticeKind::LimitsAsked(count) => {
+            (NoticeWord::LimitsAsked, None, None, Some(count.to_string()))
+        }
         NoticeKind::FolderOffered(owner) => (NoticeWord::FolderOffered, None, None, Some(owner)),
         NoticeKind::WillEnd(_) => plain(NoticeWord::WillEnd),
         NoticeKind::AccountEnds(_) => plain(NoticeWord::AccountEnds),
+        NoticeKind::SignedIn(source) => (NoticeWord::SignedIn, None, None, Some(source)),
         NoticeKind::SignUpsWait(count) => {
             (NoticeWord::SignUpsWait, None, None, Some(count.to_string()))
         }
@@ -481,10 +526,12 @@ pub fn unread(server: &Server, caller: &Caller) -> u64 {
         let account = u64::from(account.is_some_and(|end| is_account_end_new(end, read_at)));
         let requests = sign_ups::waiting_requests(view, caller)?;
         let requests = u64::from(requests.is_some_and(|(_, newest)| newest > read_at));
+        let limits = limits_waiting(view, caller)?;
+        let limits = u64::from(limits.is_some_and(|(_, newest)| newest > read_at));
         let acts = four_eyes::waiting_for(view, caller, now)?;
         let acts = u64::from(acts.is_some_and(|(_, newest)| newest > read_at));
         let told = count + asked + requests + warned + storage + raised + account + offers + closed;
-        let all = told + acts + new.count() as u64;
+        let all = told + limits + acts + new.count() as u64;
         Ok(all.min(u64::from(MAX_COUNTED)))
     });
     // A count is no reason to refuse a page; the fault shows where it matters.
@@ -545,7 +592,8 @@ fn request(one: AskedReservationRow, read_at: Timestamp) -> OwnNotice {
     }
 }
 
-/// What an event tells that is of no session: of a request of the reader's, or of a course; None for one of a session.
+/// What an event tells that is of no session: of a request of the reader's, of a course, or of their account; None for one of
+/// a session.
 fn decided(row: &ToldEventRow) -> Option<NoticeKind> {
     let why = || row.event.after.clone();
     match row.event.code.as_str() {
@@ -554,6 +602,8 @@ fn decided(row: &ToldEventRow) -> Option<NoticeKind> {
         reservations::EXPIRED => Some(NoticeKind::ReservationExpired),
         courses::MESSAGE => Some(NoticeKind::CourseMessage(why())),
         FOLDER_OPENED => Some(looked_into(&row.event)),
+        SIGNED_IN_ELSEWHERE => Some(NoticeKind::SignedIn(why())),
+        LIMIT_DECLINED => Some(NoticeKind::LimitDeclined(why())),
         _ => None,
     }
 }
@@ -657,13 +707,17 @@ fn happened(row: ToldEventRow, read: u64, is_newest: bool) -> OwnNotice {
     let key = format!("event {}", row.event.sequence);
     let told = Some(row.event.sequence);
     if let Some(about) = decided(&row) {
+        let is_of_account = matches!(
+            about,
+            NoticeKind::SignedIn(_) | NoticeKind::LimitDeclined(_)
+        );
         return OwnNotice {
             key,
             event: told,
             at: row.event.at,
             about,
             session: None,
-            name: Some(row.event.object),
+            name: (!is_of_account).then_some(row.event.object),
             unread: row.event.sequence > read && !row.own,
         };
     }

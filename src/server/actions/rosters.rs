@@ -6,7 +6,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-use api::rosters::{AppliedRoster, RosterPlan, RosterSlip, RosterView};
+use api::rosters::{AppliedRoster, RosterPlan, RosterSlip, RosterSuspension, RosterView};
 use api::secret::SecretText;
 use rules::grants::{GrantScope, HeldGrant};
 use rules::names::{EmailAddress, RosterId, UserId};
@@ -17,9 +17,10 @@ use rules::tenancy::{Project, Scope};
 use rules::users::{Role, User};
 
 use super::accounts::{find, keep_an_administrator};
-use super::users::called;
+use super::users::{Suspension, called, put_suspension};
 use super::{four_eyes, policies, somewhere};
 use crate::access::password::PasswordRules;
+use crate::access::tokens::refuse_bound;
 use crate::access::{self, Caller, Via};
 use crate::catalog::events::NewEvent;
 use crate::catalog::rosters::{RosterChange, RosterRecord};
@@ -59,7 +60,8 @@ pub async fn plan(
 
 /// Takes a roster in as it was planned: all of it in one commit, or none.
 ///
-/// Errors: as `plan`; `roster.faulty` while a row has a fault; `roster.stale` where `digest` is not the plan's of now.
+/// Errors: as `plan`; `roster.faulty` while a row has a fault; `roster.stale` where `digest` is not the plan's of now;
+/// `network.bound` where a row makes an account or gives one another address.
 /// Hashes one password for each new account, some 40 ms each on two processors.
 pub async fn apply(
     server: &Server,
@@ -98,6 +100,9 @@ pub async fn apply(
                 at,
             )?;
             sound(&planned, &digest, &key)?;
+            if planned.iter().any(opens_account) {
+                refuse_bound(rows, &caller)?;
+            }
             taken(rows, &caller, planned, passwords)
         })
         .await
@@ -128,6 +133,19 @@ fn sound(planned: &[PlannedRow], digest: &str, key: &[u8]) -> Result<(), Failure
     match plan::digest(planned, key) == digest {
         true => Ok(()),
         false => Err(refusals::roster_stale().into()),
+    }
+}
+
+/// Whether a row makes an account, or gives one an address that may open it.
+fn opens_account(row: &PlannedRow) -> bool {
+    let other_address = |user: &User, names: &AccountNames| names.1 != user.email;
+    match &row.act {
+        Some(PlannedAct::Create { .. }) => true,
+        Some(PlannedAct::Join { user, renamed, .. }) => renamed
+            .as_ref()
+            .is_some_and(|names| other_address(user, names)),
+        Some(PlannedAct::Change { user, renamed, .. }) => other_address(user, renamed),
+        Some(PlannedAct::Nothing) | None => false,
     }
 }
 
@@ -420,16 +438,7 @@ pub async fn undo(server: &Server, caller: &Caller, id: &str) -> Result<RosterVi
     server
         .catalog()
         .write(Lane::Requests, "undo a roster", move |rows| {
-            let found = match id.parse::<RosterId>() {
-                Ok(id) => rows.roster(id)?,
-                Err(_) => None,
-            };
-            let roster = found
-                .filter(|roster| owner.is_none_or(|owner| owner == roster.owner))
-                .ok_or_else(refusals::roster_not_found)?;
-            if roster.undone_at.is_some() {
-                return Err(refusals::roster_undone().into());
-            }
+            let roster = known(rows, &id, owner)?;
             let begun = in_the_way(rows, &roster.changes)?;
             if !begun.is_empty() {
                 let named: Vec<&str> = begun.iter().take(MAX_NAMED).map(String::as_str).collect();
@@ -452,6 +461,64 @@ pub async fn undo(server: &Server, caller: &Caller, id: &str) -> Result<RosterVi
             }))
         })
         .await
+}
+
+/// Suspends the users whose accounts a roster made, or admits them again: all of them in one commit, or none. Those who are gone
+/// stay so. It is what is left where a roster cannot be undone any more, and the end of a class.
+///
+/// Errors: `roster.not-found`, `roster.undone`; `user.outranked` for one who has wider rights by now than the caller,
+/// `user.self`, `user.last-administrator`; `token.scope-missing` for a token that stops no sessions. O(accounts + live sessions).
+pub async fn suspend(
+    server: &Server,
+    caller: &Caller,
+    id: &str,
+    asked: Suspension,
+) -> Result<RosterSuspension, Failure> {
+    somewhere(caller, Permission::UsersWrite)?;
+    if asked == Suspension::SessionsStop {
+        caller.subject.token_allows(Permission::SessionsWrite)?;
+    }
+    let owner = own_only(&caller.subject);
+    let (id, caller) = (id.to_owned(), caller.clone());
+    server
+        .catalog()
+        .write(Lane::Requests, "suspend users of a roster", move |rows| {
+            let roster = known(rows, &id, owner)?;
+            let live = match asked {
+                Suspension::SessionsStop => rows.live_sessions()?.into_vec(),
+                Suspension::SessionsGoOn | Suspension::Lifted => Vec::new(),
+            };
+            let by = (caller.subject.user, &caller.name);
+            let mut users = 0;
+            for change in &roster.changes {
+                let RosterChange::Created { user } = change else {
+                    continue;
+                };
+                if rows.user(*user)?.is_none() {
+                    continue;
+                }
+                let which = user.to_string();
+                let user = find(rows, &caller.subject, Permission::UsersWrite, &which)?;
+                users += u32::from(put_suspension(rows, by, &user, asked, &live)?);
+            }
+            Ok(RosterSuspension { users })
+        })
+        .await
+}
+
+/// A roster that was not undone, among all or those of one user.
+fn known(rows: &Rows<'_>, id: &str, owner: Option<UserId>) -> Result<RosterRecord, Failure> {
+    let found = match id.parse::<RosterId>() {
+        Ok(id) => rows.roster(id)?,
+        Err(_) => None,
+    };
+    let roster = found
+        .filter(|roster| owner.is_none_or(|owner| owner == roster.owner))
+        .ok_or_else(refusals::roster_not_found)?;
+    match roster.undone_at {
+        None => Ok(roster),
+        Some(_) => Err(refusals::roster_undone().into()),
+    }
 }
 
 /// Asks for each change what undoing it by hand would ask.

@@ -16,7 +16,7 @@ use rules::users::UserSource;
 
 use super::allowed;
 use super::four_eyes::{PendingAct, pass, waits};
-use crate::access::{self, Caller};
+use crate::access::{self, Caller, tokens};
 use crate::appliance::settings::Reloaded;
 use crate::catalog::Lane;
 use crate::catalog::events::NewEvent;
@@ -178,7 +178,8 @@ pub enum SettingWrite {
 /// Sets a key to what was typed; empty text sets it back to its default.
 ///
 /// Errors: `denied` without `system:write`; `setting.…` for a value that is none, at `/value`; `setting.file-only`,
-/// `setting.set-elsewhere`, `setting.file-unwritable`. After an error nothing is changed.
+/// `setting.set-elsewhere`, `setting.file-unwritable`; `network.bound` for one that says who proves users. After an error
+/// nothing is changed.
 pub async fn change(
     server: &Server,
     caller: &Caller,
@@ -231,6 +232,12 @@ async fn undoable(
     Ok((known.key, (!before.is_empty()).then_some(before)))
 }
 
+/// Whether a setting says who proves users: another directory or provider signs in as any of them.
+fn admits_users(key: &str) -> bool {
+    let families = ["ldap_", "oidc_", "saml_"];
+    families.iter().any(|family| key.starts_with(family))
+}
+
 async fn put(
     server: &Server,
     caller: &Caller,
@@ -242,6 +249,12 @@ async fn put(
     let now = || server.in_force().reading().standings.clone();
     let before = newest(&now(), key);
     if mode == SettingWrite::Real {
+        if admits_users(key) {
+            let catalog = server.catalog();
+            catalog.read_now("show networks of a token", |view| {
+                tokens::refuse_bound(view, caller)
+            })?;
+        }
         let is_held = server
             .catalog()
             .read_now("look whether acts wait", |view| {

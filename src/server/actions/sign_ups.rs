@@ -12,6 +12,7 @@ use rules::users::{Role, User};
 
 use super::somewhere;
 use super::tenancy::{ends_later, find_domain, home_of_account};
+use crate::access::tokens::refuse_bound;
 use crate::access::{self, Caller};
 use crate::catalog::events::NewEvent;
 use crate::catalog::sign_ups::SignUpRow;
@@ -68,7 +69,7 @@ pub(super) fn waiting_requests(
 /// Makes the account that a request asks for, with the password that was typed there; that of a guest with an end.
 ///
 /// Errors: `sign-up.not-found`, `sign-up.declined`, `user.name-taken`, `user.name-invalid`, `user.email-taken`,
-/// `grant.ends-in-past`; `role.administrator-needed`.
+/// `grant.ends-in-past`; `role.administrator-needed`; `network.bound`.
 pub async fn approve(
     server: &Server,
     caller: &Caller,
@@ -87,6 +88,7 @@ pub async fn approve(
             "approve a request for an account",
             move |rows| {
                 let row = find(rows, &caller.subject, &which)?;
+                refuse_bound(rows, &caller)?;
                 if row.declined_at.is_some() {
                     return Err(refusals::sign_up_declined().into());
                 }

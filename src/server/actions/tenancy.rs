@@ -15,6 +15,7 @@ use super::accounts::{find as find_user, keep_an_administrator};
 use super::four_eyes::{MeantUser, PendingAct, hold, kept};
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::Caller;
+use crate::access::tokens::refuse_bound;
 use crate::catalog::events::NewEvent;
 use crate::catalog::tenancy::ProjectRow;
 use crate::catalog::{Lane, ReadTransaction, Rows};
@@ -422,7 +423,7 @@ pub async fn grants(
 /// Gives a user a role on a domain or on the whole site.
 ///
 /// Errors: `user.not-found`, `domain.not-found`, `grant.role-invalid`, `grant.ends-in-past`,
-/// `role.administrator-needed` for a scope of which the caller is no administrator.
+/// `role.administrator-needed` for a scope of which the caller is no administrator; `network.bound`.
 pub async fn grant(
     server: &Server,
     caller: &Caller,
@@ -453,6 +454,7 @@ pub async fn grant(
         .write(Lane::Requests, "give a role", move |rows| {
             ends_later(rows, expires_at)?;
             let (user, grant) = grant_of(rows, &subject, &who, role, domain.as_deref())?;
+            refuse_bound(rows, &by)?;
             if grant == Grant::SITE_ADMINISTRATOR && expires_at.is_some() {
                 keep_an_administrator(rows, &user)?;
             }

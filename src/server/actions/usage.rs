@@ -6,19 +6,25 @@ use api::usage::{Usage, UsageDay, UsageGrouping, UsageItem};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use rules::metering::{self, UsageSum};
+use rules::names::UserId;
 use rules::permissions::{Permission, reach};
 use rules::refusal::Refusal;
 use rules::refusals;
+use rules::tenancy::Scope;
 use rules::units::Timestamp;
+use rules::users::User;
 
 use super::allowed;
 use crate::access::Caller;
 use crate::catalog::ledger::{LedgerSum, UsageWindow};
-use crate::{Failure, Server};
+use crate::{Failure, Server, ServerFault};
 
 /// Days that one answer covers. Higher: an answer reads more rows of the ledger than a page waits for.
 const MAX_DAYS: u64 = 400;
 const DAY_MILLIS: u64 = 86_400_000;
+/// Users of an answer whose GPU time is compared with what was measured, those who held most. Higher: one answer reads more
+/// hours of the history. Lower: a large site does not see who leaves GPUs idle.
+const MAX_MEASURED: usize = 100;
 
 /// Which time is asked for, as typed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -131,6 +137,10 @@ pub async fn usage(
             ))
         })
         .await?;
+    let busy = match by {
+        UsageGrouping::User => busy(server, caller, &rows, hours).await?,
+        UsageGrouping::Project | UsageGrouping::Domain | UsageGrouping::Member => BTreeMap::new(),
+    };
     let total = rows
         .iter()
         .fold(UsageSum::default(), |sum, row| sum.plus(row.sum));
@@ -139,7 +149,7 @@ pub async fn usage(
         until: until.min(now.max(from)),
         by,
         total: total.into(),
-        items: grouped(rows, by),
+        items: grouped(rows, by, &busy),
         days: by_day(&hourly, &caller.time_zone),
     })
 }
@@ -179,7 +189,70 @@ pub(super) fn window(
     Ok((from, until))
 }
 
-fn grouped(rows: Vec<LedgerSum>, by: UsageGrouping) -> Vec<UsageItem> {
+/// Which part of their GPU time was busy, by the names of the users: of those all of whose sessions the caller may see, as far as
+/// hours of the history tell it. O(hours) for each of at most 100 users.
+async fn busy(
+    server: &Server,
+    caller: &Caller,
+    rows: &[LedgerSum],
+    hours: UsageWindow,
+) -> Result<BTreeMap<String, f64>, Failure> {
+    let mut held: BTreeMap<UserId, u64> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row.sum.gpu > 0) {
+        *held.entry(row.owner).or_default() += row.sum.gpu;
+    }
+    let mut most: Vec<(u64, UserId)> = held.into_iter().map(|(user, gpu)| (gpu, user)).collect();
+    if most.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    most.sort_unstable_by(|one, other| other.cmp(one));
+    most.truncate(MAX_MEASURED);
+    let reach = reach(&caller.subject, Permission::SessionsRead).or_own(&caller.subject);
+    let own = caller.subject.user;
+    let users = server
+        .catalog()
+        .read("show who used", move |view| {
+            let mut users = Vec::new();
+            for (_, id) in most {
+                let seen = view
+                    .user(id)?
+                    .filter(|user| id == own || reach.covers(&at_home(user)));
+                users.extend(seen.map(|user| (id, user.name.to_string())));
+            }
+            Ok(users)
+        })
+        .await?;
+    let catalog = server.catalog().clone();
+    let seconds = (hours.from * 3_600, hours.until * 3_600);
+    let read = tokio::task::spawn_blocking(move || {
+        let samples = catalog.samples();
+        let mut parts = BTreeMap::new();
+        for (id, name) in users {
+            if let Some((held, busy)) = samples.busy_of_user(id, seconds)?
+                && held > 0.0
+            {
+                parts.insert(name, (busy / held).clamp(0.0, 1.0));
+            }
+        }
+        Ok::<_, Failure>(parts)
+    });
+    read.await
+        .map_err(|ended| ServerFault::new("read the history", ended))?
+}
+
+/// All that a user did, in whichever project: theirs, and their domain's.
+pub(super) fn at_home(user: &User) -> Scope {
+    Scope {
+        domain: Some(user.domain),
+        ..Scope::user(user.id)
+    }
+}
+
+fn grouped(
+    rows: Vec<LedgerSum>,
+    by: UsageGrouping,
+    busy: &BTreeMap<String, f64>,
+) -> Vec<UsageItem> {
     let mut sums: BTreeMap<(String, String, String), UsageSum> = BTreeMap::new();
     for row in rows {
         let key = match by {
@@ -195,6 +268,7 @@ fn grouped(rows: Vec<LedgerSum>, by: UsageGrouping) -> Vec<UsageItem> {
     sums.sort_by_key(|(_, sum)| std::cmp::Reverse((sum.gpu, sum.cpu)));
     sums.into_iter()
         .map(|((domain, project, user), sum)| UsageItem {
+            gpu_busy: busy.get(&user).copied(),
             domain,
             project,
             user,

@@ -4,11 +4,12 @@
 use api::secret::SecretText;
 use api::users::{SignInView, UserPatchBody, UserPreferences};
 use rules::grants::{Grant, HeldGrant};
-use rules::names::{EmailAddress, TokenId, UserName};
+use rules::names::{EmailAddress, TokenId, UserId, UserName};
 use rules::permissions::{self, Permission};
+use rules::reason::Reason;
 use rules::refusal::Refusal;
 use rules::refusals;
-use rules::session::SessionState;
+use rules::session::{DesiredState, Session, SessionState};
 use rules::tenancy::Scope;
 use rules::units::Timestamp;
 use rules::users::{Role, User, full_name};
@@ -20,6 +21,7 @@ use super::four_eyes::{self, MeantUser, PendingAct, hold, kept};
 use super::tenancy::home_of_account;
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::password::{self, PasswordCheck, PasswordRules};
+use crate::access::tokens::refuse_bound;
 use crate::access::{self, Caller, Via, networks};
 use crate::catalog::audit::{ActingUser, NewAct};
 use crate::catalog::events::NewEvent;
@@ -112,7 +114,7 @@ pub async fn create(
 /// As `create`, in a domain (none: the caller's own), and at most once for the same key. The user begins as a member
 /// of the domain's project `default`.
 ///
-/// Errors: as `create`; `domain.not-found`; `idempotency.key-reused`.
+/// Errors: as `create`; `domain.not-found`; `idempotency.key-reused`; `network.bound`.
 pub async fn create_once(
     server: &Server,
     caller: &Caller,
@@ -156,6 +158,7 @@ pub async fn create_once(
     server
         .catalog()
         .write(Lane::Requests, "add a user", move |rows| {
+            refuse_bound(rows, &by)?;
             if permissions::is_administrator(role) {
                 four_eyes::refuse_new_chief(rows, &by)?;
             }
@@ -192,7 +195,7 @@ pub enum TokensAfterReset {
 ///
 /// Errors: `user.password-elsewhere` for a user of a directory; `user.self`: whoever has only an open browser of an
 /// administrator must not choose their password; `token.scope-missing` for a token that may not all that the user may: who
-/// signs in with the new password may; `password.…`; those of finding a user.
+/// signs in with the new password may; `network.bound`; `password.…`; those of finding a user.
 pub async fn set_password(
     server: &Server,
     caller: &Caller,
@@ -235,6 +238,7 @@ pub async fn set_password(
         move |rows, user, actor| {
             // They may have been given a role since.
             may_open(&by, user)?;
+            refuse_bound(rows, &by)?;
             four_eyes::keep_accounts_apart(rows, &by, user)?;
             rows.put_password(user.id, &hash, history)?;
             if first {
@@ -280,7 +284,7 @@ pub async fn set_role(
 /// Errors: `user.last-administrator`, `user.full-name-invalid`, `user.email-invalid`, `user.email-taken`;
 /// `grant.ends-in-past`, `user.end-of-administrator`;
 /// `token.scope-missing` for another address by a token that may less than the user: who reads mail there, or comes from a
-/// provider with it, may become the user;
+/// provider with it, may become the user; `network.bound` for that and for a new administrator;
 /// `network.invalid`, `network.too-many`, `network.own-address` where the caller would lock themselves out; `user.stale`
 /// where `if_match` is not their version.
 pub async fn patch(
@@ -343,6 +347,7 @@ pub async fn patch(
             };
             if changed.email != user.email {
                 may_open(&by, user)?;
+                refuse_bound(rows, &by)?;
                 four_eyes::keep_accounts_apart(rows, &by, user)?;
             }
             let role = patch.role.filter(|role| *role != user.role);
@@ -353,6 +358,9 @@ pub async fn patch(
                     .into());
             }
             if let Some(role) = role {
+                if permissions::is_administrator(role) {
+                    refuse_bound(rows, &by)?;
+                }
                 put_role(rows, user, role)?;
                 let (before, after) = (user.role.word(), role.word());
                 note(rows, actor, user, "user.role-set", before, after)?;
@@ -406,10 +414,30 @@ pub(super) fn called(user: &User) -> String {
     }
 }
 
+/// What becomes of the sign-ins of a user, and of what they have running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Suspension {
+    Lifted,
+    SessionsGoOn,
+    SessionsStop,
+}
+
+impl Suspension {
+    /// As a request asks for it. Errors: `suspension.sessions` for sessions that stop while the user is admitted.
+    pub fn asked(suspended: bool, stop_sessions: bool) -> Result<Self, Refusal> {
+        match (suspended, stop_sessions) {
+            (false, false) => Ok(Self::Lifted),
+            (true, false) => Ok(Self::SessionsGoOn),
+            (true, true) => Ok(Self::SessionsStop),
+            (false, true) => Err(refusals::suspension_sessions().at("/stop_sessions")),
+        }
+    }
+}
+
 /// Suspends a user, or admits them again, which also calls a departure off. Their sessions go on; their sign-ins and
 /// sign-in links end at once.
 ///
-/// Errors: `user.self`, `user.last-administrator`, `user.stale`.
+/// Errors: as `set_suspension`.
 pub async fn suspend(
     server: &Server,
     caller: &Caller,
@@ -417,7 +445,25 @@ pub async fn suspend(
     suspended: bool,
     if_match: Option<u64>,
 ) -> Result<User, Failure> {
+    let asked = Suspension::asked(suspended, false)?;
+    set_suspension(server, caller, who, asked, if_match).await
+}
+
+/// As `suspend`; where it is asked for, the sessions of the user stop with it, in the same commit: those that wait are
+/// cancelled, those that run get TERM, and none starts again by itself. Of a user who is suspended already, too.
+///
+/// Errors: `user.self`, `user.last-administrator`, `user.stale`; `token.scope-missing` for a token that stops no sessions.
+pub async fn set_suspension(
+    server: &Server,
+    caller: &Caller,
+    who: &str,
+    asked: Suspension,
+    if_match: Option<u64>,
+) -> Result<User, Failure> {
     somewhere(caller, Permission::UsersWrite)?;
+    if asked == Suspension::SessionsStop {
+        caller.subject.token_allows(Permission::SessionsWrite)?;
+    }
     let own = caller.subject.user;
     change(
         server,
@@ -426,34 +472,74 @@ pub async fn suspend(
         "suspend a user",
         move |rows, user, actor| {
             fresh(user, if_match)?;
-            if user.suspended == suspended {
-                return Ok(());
-            }
-            if suspended {
-                if user.id == own {
-                    return Err(oneself("suspend").into());
-                }
-                keep_an_administrator(rows, user)?;
-                rows.forget_browsers(user.id, None)?;
-                rows.forget_sign_in_links(user.id)?;
-            }
-            let changed = User {
-                suspended,
-                departs_at: user.departs_at.filter(|_| suspended),
-                // An end that is over would suspend them again.
-                expires_at: user.expires_at.filter(|end| suspended || *end > rows.now),
-                ..user.clone()
+            let live = match asked {
+                Suspension::SessionsStop => live_of(rows, user.id)?,
+                Suspension::SessionsGoOn | Suspension::Lifted => Vec::new(),
             };
-            put(rows, &changed)?;
-            let code = if suspended {
-                rules::codes::USER_SUSPENDED
-            } else {
-                "user.admitted"
-            };
-            note(rows, actor, user, code, "", "")
+            put_suspension(rows, (own, actor), user, asked, &live).map(drop)
         },
     )
     .await
+}
+
+/// Suspends one user inside a commit of `own`, or admits them; true where that changed the account. Where their sessions stop,
+/// those of them that are among `live`.
+///
+/// Errors: `user.self`, `user.last-administrator`.
+pub(super) fn put_suspension(
+    rows: &Rows<'_>,
+    (own, actor): (UserId, &UserName),
+    user: &User,
+    asked: Suspension,
+    live: &[Session],
+) -> Result<bool, Failure> {
+    let suspended = asked != Suspension::Lifted;
+    if suspended && user.id == own {
+        return Err(oneself("suspend").into());
+    }
+    if asked == Suspension::SessionsStop {
+        for session in live.iter().filter(|session| session.owner == user.id) {
+            rows.edit_session(session.id, actor.as_str(), None, |session| {
+                let because = rules::reasons::session_owner_suspended(actor);
+                Ok(stop_for_good(session, because, rows.now))
+            })?;
+        }
+    }
+    if user.suspended == suspended {
+        return Ok(false);
+    }
+    if suspended {
+        keep_an_administrator(rows, user)?;
+        rows.forget_browsers(user.id, None)?;
+        rows.forget_sign_in_links(user.id)?;
+    }
+    let changed = User {
+        suspended,
+        departs_at: user.departs_at.filter(|_| suspended),
+        // An end that is over would suspend them again.
+        expires_at: user.expires_at.filter(|end| suspended || *end > rows.now),
+        ..user.clone()
+    };
+    put(rows, &changed)?;
+    let code = match suspended {
+        true => rules::codes::USER_SUSPENDED,
+        false => "user.admitted",
+    };
+    note(rows, actor, user, code, "", "")?;
+    Ok(true)
+}
+
+/// The sessions of a user that have not ended. O(live sessions).
+fn live_of(view: &ReadTransaction<'_>, user: UserId) -> Result<Vec<Session>, Failure> {
+    let mut live = view.live_sessions()?.into_vec();
+    live.retain(|session| session.owner == user && session.state() != SessionState::Ended);
+    Ok(live)
+}
+
+/// Stops a session that does not start again by itself either. False where nothing changed.
+fn stop_for_good(session: &mut Session, because: Reason, now: Timestamp) -> bool {
+    let restarts = std::mem::take(&mut session.restart);
+    session.stop(DesiredState::Stop, because, now) || restarts
 }
 
 /// Takes an account away. What it owned keeps its owner's name; the name is free again.

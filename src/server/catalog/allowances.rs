@@ -2,10 +2,11 @@
 //! `rules::quota` does.
 
 use rules::names::{AllowanceId, UserId};
-use rules::quota::{Allowance, TenantLevel};
+use rules::quota::{Allowance, PolicyLimits, TenantLevel};
 use rules::tenancy::Scope;
 use rules::units::Timestamp;
 use rusqlite::{OptionalExtension as _, Row};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::Catalog;
@@ -28,6 +29,18 @@ pub(crate) struct AllowanceRecord {
     pub(crate) actor: String,
     pub(crate) created_at: Timestamp,
 }
+
+/// What a user asks for: that limits of theirs are raised for so many days.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LimitRequestRecord {
+    pub(crate) limits: PolicyLimits,
+    pub(crate) days: u32,
+    pub(crate) reason: String,
+    pub(crate) asked_at: Timestamp,
+}
+
+/// The code of the event that it was declined; the word of the index `event_told`.
+pub(crate) const LIMIT_DECLINED: &str = "user.limit-declined";
 
 /// Columns and joins of a whole row.
 const WHOLE: &str = "allowance.id, subject_kind, subject, allowance.limits, ends_at, reason, actor,
@@ -100,6 +113,35 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// Names of the users who ask for higher limits, and what for; who asked first stands first. Costs a step of an index where
+    /// there is none.
+    pub(crate) fn limit_requests(&self) -> Result<Vec<(String, LimitRequestRecord)>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select name, limit_request from user where limit_request is not null",
+        )?;
+        let rows = statement.query_map([], |row| {
+            Ok((row.get("name")?, value::json(row, "limit_request")?))
+        })?;
+        let mut all: Vec<(String, LimitRequestRecord)> = rows.collect::<Result<_, _>>()?;
+        all.sort_by_key(|(_, request)| request.asked_at);
+        Ok(all)
+    }
+
+    /// What one user asks for.
+    pub(crate) fn limit_request(
+        &self,
+        user: UserId,
+    ) -> Result<Option<LimitRequestRecord>, Failure> {
+        let found: Option<Option<LimitRequestRecord>> = self
+            .connection
+            .prepare_cached("select limit_request from user where id = ?1")?
+            .query_row([user.0.as_bytes()], |row| {
+                value::json_or_none(row, "limit_request")
+            })
+            .optional()?;
+        Ok(found.flatten())
+    }
+
     /// All of them, for the scheduler.
     pub(super) fn allowances_now(&self) -> Result<Vec<Allowance>, Failure> {
         let mut statement = self
@@ -140,6 +182,18 @@ impl ReadTransaction<'_> {
 }
 
 impl Rows<'_> {
+    /// Keeps what a user asks for; None: nothing any more. It makes no version of the account.
+    pub(crate) fn put_limit_request(
+        &self,
+        user: UserId,
+        request: Option<&LimitRequestRecord>,
+    ) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update user set limit_request = ?2 where id = ?1")?
+            .execute((user.0.as_bytes(), request.map(value::text)))?;
+        Ok(())
+    }
+
     pub(crate) fn insert_allowance(&self, row: &AllowanceRecord) -> Result<(), Failure> {
         self.connection
             .prepare_cached(

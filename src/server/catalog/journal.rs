@@ -42,7 +42,8 @@ macro_rules! told_event {
                   'session.idle', 'session.reservation-warned', 'reservation.approved',
                   'reservation.refused', 'reservation.expired', 'session.course-warned',
                   'course.message', 'session.preempted', 'session.break-glass',
-                  'folder.break-glass')"
+                  'folder.break-glass', 'user.signed-in-elsewhere',
+                  'user.limit-declined')"
     };
 }
 

@@ -77,6 +77,7 @@ impl UsageOf {
 pub(crate) struct LedgerSum {
     pub(crate) domain: String,
     pub(crate) project: String,
+    pub(crate) owner: UserId,
     pub(crate) user: String,
     pub(crate) sum: UsageSum,
 }
@@ -146,6 +147,7 @@ impl ReadTransaction<'_> {
             Ok(LedgerSum {
                 domain: row.get("domain_name")?,
                 project: row.get("project_name")?,
+                owner: UserId(value::id(row, "owner")?),
                 user: row.get("user_name")?,
                 sum: sum_row(row)?,
             })

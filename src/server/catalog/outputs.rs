@@ -5,8 +5,11 @@ use rules::names::UserId;
 use rules::units::Timestamp;
 use rusqlite::{OptionalExtension as _, Row};
 
+use super::allowances::LIMIT_DECLINED;
+use super::break_glass::{FOLDER_OPENED, SESSION_OPENED};
 use super::budgets::WARNED;
 use super::reader::ReadTransaction;
+use super::users::SIGNED_IN_ELSEWHERE;
 use super::value;
 use super::writer::Rows;
 use crate::Failure;
@@ -71,7 +74,7 @@ const ENDING_OWNERS: &str = "select distinct owner
      and started_at + max_runtime_seconds * 1000 <= ?1";
 
 /// Codes of the events of which their owner is told, as in the index `event_told`.
-const TOLD_OWNER: [&str; 12] = [
+const TOLD_OWNER: [&str; 16] = [
     "session.running",
     rules::codes::SESSION_ENDED,
     "session.gpu-warned",
@@ -84,8 +87,18 @@ const TOLD_OWNER: [&str; 12] = [
     "session.course-warned",
     "course.message",
     rules::codes::SESSION_PREEMPTED,
+    SESSION_OPENED,
+    FOLDER_OPENED,
+    SIGNED_IN_ELSEWHERE,
+    LIMIT_DECLINED,
 ];
-const ASKED: &str = "reservation.asked";
+/// Codes of the events by which something waits for a decision.
+const ASKED: [&str; 4] = [
+    "reservation.asked",
+    "user.asked",
+    "user.limit-asked",
+    "approval.asked",
+];
 const MAINTENANCE_BEGAN: &str = "node.maintenance-began";
 const SHARED: &str = "folder.shared";
 
@@ -122,13 +135,13 @@ impl ReadTransaction<'_> {
             let code: String = row.get("code")?;
             let owner = value::id_or_none(row, "owner")?.map(UserId);
             match code.as_str() {
-                ASKED => told.concerns_leads = true,
                 WARNED => {
                     told.concerns_leads = true;
                     told.owners.extend(owner);
                 }
                 MAINTENANCE_BEGAN => told.concerns_live = true,
                 SHARED => told.concerns_asked = true,
+                code if ASKED.contains(&code) => told.concerns_leads = true,
                 code if TOLD_OWNER.contains(&code) => told.owners.extend(owner),
                 _ => {}
             }

@@ -396,7 +396,7 @@ CREATE INDEX event_told on event (owner, sequence)
 where code in ('session.running', 'session.ended', 'session.gpu-warned', 'session.idle-warned', 'session.idle',
                'session.reservation-warned', 'reservation.approved', 'reservation.refused', 'reservation.expired',
                'session.course-warned', 'course.message', 'session.preempted', 'session.break-glass',
-               'folder.break-glass');
+               'folder.break-glass', 'user.signed-in-elsewhere', 'user.limit-declined');
 
 CREATE TABLE external_user (
     user blob primary key references user (id),
@@ -1217,7 +1217,9 @@ CREATE TABLE "user" (
     created_at integer not null,
     removed_at integer,
     generation integer not null
-, served_at integer, ended_bytes integer not null default 0, ended_rows integer not null default 0, domain blob not null default x'00000000000070008000000000000001', notices_read integer not null default 0, notices_read_at integer not null default 0, full_name text not null default '', email text, must_change integer not null default 0 check (must_change in (0, 1)), departs_at integer, networks text not null default '[]' check (json_valid(networks)), password_set_at integer, expires_at integer) strict;
+, served_at integer, ended_bytes integer not null default 0, ended_rows integer not null default 0, domain blob not null default x'00000000000070008000000000000001', notices_read integer not null default 0, notices_read_at integer not null default 0, full_name text not null default '', email text, must_change integer not null default 0 check (must_change in (0, 1)), departs_at integer, networks text not null default '[]' check (json_valid(networks)), password_set_at integer, expires_at integer, sign_in_places text not null default '[]' check (json_valid(sign_in_places)), signed_in_at integer, limit_request text check (limit_request is null or json_valid(limit_request))) strict;
+
+CREATE INDEX user_asks on user (id) where limit_request is not null;
 
 CREATE INDEX user_by_end on user (expires_at) where expires_at is not null;
 

@@ -32,6 +32,11 @@ pub(crate) const IDLE_HOURS: u64 = 12;
 /// Browsers that one user is signed in with; with one more the oldest sign-in ends. Higher: a script that
 /// signs in without end fills the catalog. Lower: a user with many machines is signed out on the first.
 const MAX_BROWSERS: u32 = 100;
+/// Networks that are kept of the sign-ins of a user. Higher: each sign-in reads more. Lower: who travels is told of places that
+/// they know.
+const MAX_PLACES: usize = 32;
+/// The code of the event that a user signed in from a network that they never came from; the word of the index `event_told`.
+pub(crate) const SIGNED_IN_ELSEWHERE: &str = "user.signed-in-elsewhere";
 
 /// What becomes of a sign-in of a user who has as many as one may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +84,7 @@ pub(crate) struct SetupRow {
 }
 
 const USER: &str =
-    "id, name, full_name, email, must_change, password_set_at, domain, language, theme, time_zone, suspended, networks, departs_at, expires_at, created_at, generation,
+    "id, name, full_name, email, must_change, password_set_at, domain, language, theme, time_zone, suspended, networks, departs_at, expires_at, signed_in_at, created_at, generation,
      exists (
          select 1
          from role_grant
@@ -111,6 +116,7 @@ fn user_row(row: &Row<'_>) -> rusqlite::Result<User> {
         networks: value::json(row, "networks")?,
         departs_at: value::time_or_none(row, "departs_at")?,
         expires_at: value::time_or_none(row, "expires_at")?,
+        signed_in_at: value::time_or_none(row, "signed_in_at")?,
         created_at: value::time(row, "created_at")?,
         generation: value::unsigned(row, "generation")?,
     })
@@ -710,11 +716,45 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "update user
-                 set removed_at = ?2, password = ?3, departs_at = null, generation = generation + 1
+                 set removed_at = ?2, password = ?3, departs_at = null, sign_in_places = '[]',
+                     limit_request = null, generation = generation + 1
                  where id = ?1 and removed_at is null",
             )?
             .execute((id.0.as_bytes(), self.now.as_millis(), NO_PASSWORD))?;
         Ok(())
+    }
+
+    /// Keeps that a user signs in now; it makes no version of the account.
+    pub(crate) fn signs_in(&self, user: UserId) -> Result<(), Failure> {
+        self.connection
+            .prepare_cached("update user set signed_in_at = ?2 where id = ?1")?
+            .execute((user.0.as_bytes(), self.now.as_millis()))?;
+        Ok(())
+    }
+
+    /// Keeps that a user signs in from a network. False for one that they never came from, or so long ago that it is forgotten,
+    /// while another one is known of them. Costs a row.
+    pub(crate) fn signs_in_from(&self, user: UserId, network: &str) -> Result<bool, Failure> {
+        let mut places: Vec<String> = self
+            .connection
+            .prepare_cached("select sign_in_places from user where id = ?1")?
+            .query_row([user.0.as_bytes()], |row| {
+                value::json(row, "sign_in_places")
+            })?;
+        let known = places.iter().position(|place| place == network);
+        if known == Some(0) {
+            return Ok(true);
+        }
+        let is_first = places.is_empty();
+        if let Some(at) = known {
+            places.remove(at);
+        }
+        places.insert(0, network.to_owned());
+        places.truncate(MAX_PLACES);
+        self.connection
+            .prepare_cached("update user set sign_in_places = ?2 where id = ?1")?
+            .execute((user.0.as_bytes(), value::text(&places)))?;
+        Ok(is_first || known.is_some())
     }
 
     /// Keeps a sign-in, and ends the oldest of its user where they are too many; gives those that ended.

@@ -33,6 +33,7 @@ const WITHOUT_A_CHANGE: &[&str] = &[
     "createUpload",
     "createFolderUpload",
     "suspendUser",
+    "suspendRoster",
     "changeUser",
     "putMember",
     "releaseSession",

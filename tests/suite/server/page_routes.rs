@@ -35,7 +35,7 @@ pub(super) const UNASKED: [&str; 22] = [
     "/trust/fardel.pem",
 ];
 /// Other pages that the crowded look leaves out, by their ends, and why.
-const UNCROWDED: [(&str, &str); 42] = [
+const UNCROWDED: [(&str, &str); 43] = [
     ("/live", "a stream of what a page shows"),
     (".csv", "a file"),
     ("/export", "a file"),
@@ -82,6 +82,10 @@ const UNCROWDED: [(&str, &str); 42] = [
     ("/folders/{id}/remove", "of one file"),
     ("/folders/{id}/selection", "of one file"),
     ("/folders/{id}/snapshots/{number}", "of one snapshot"),
+    (
+        "/allowances/{id}/decline",
+        "a question about one request; none waits",
+    ),
     (
         "/me/keys/{id}/revoke",
         "a question about one thing of the reader",

@@ -174,6 +174,10 @@ fn body(route: &DocumentedRoute) -> String {
             "level": "user", "subject": "jae", "limits": {"gpu": 2}, "until": "2999-01-01T00:00:00Z",
         })
         .to_string(),
+        Some("NewLimitRequest") => {
+            json!({"limits": {"waiting": 100_000}, "days": 3, "reason": "An exam."}).to_string()
+        }
+        Some("LimitRequestDecline") => "{}".to_owned(),
         Some("FairWeight") => json!({"level": "user", "subject": "jae", "weight": 2}).to_string(),
         Some("NewPolicyUse") => json!({"level": "user", "subject": "jae"}).to_string(),
         Some("DepartureRequest") => "{}".to_owned(),

@@ -1007,6 +1007,32 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("GET /allowances", &["listAllowances"], &["allowance ls"]),
     (
+        "GET /allowances",
+        &["listLimitRequests"],
+        &["allowance requests"],
+    ),
+    (
+        "GET /allowances/{id}/decline",
+        &["listLimitRequests"],
+        &["allowance requests"],
+    ),
+    (
+        "POST /allowances/{id}/decline",
+        &["declineLimitRequest"],
+        &["allowance decline x --reason y"],
+    ),
+    ("GET /me/limits", &["getLimitRequest"], &["allowance asked"]),
+    (
+        "POST /me/limits",
+        &["askForLimits"],
+        &["allowance ask --gpu 4 --days 7 --reason y"],
+    ),
+    (
+        "POST /me/limits/withdraw",
+        &["withdrawLimitRequest"],
+        &["allowance withdraw"],
+    ),
+    (
         "POST /allowances",
         &["createAllowance"],
         &["allowance create --user x --gpu 4 --for 3d"],
@@ -1070,6 +1096,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         "POST /users/import/{id}/undo",
         &["undoRoster"],
         &["roster undo x"],
+    ),
+    (
+        "POST /users/import/{id}/suspend",
+        &["suspendRoster"],
+        &["roster suspend x --stop-sessions"],
     ),
     ("", &["listDomains"], &["domain ls"]),
     ("", &["createDomain"], &["domain create x"]),

@@ -966,11 +966,11 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/users/{id}/suspend",
         operation: "suspendUser",
         tag: "users",
-        summary: "Suspend a user, or admit them again",
+        summary: "Suspend a user, with their sessions or without, or admit them again",
         needs: USERS_WRITE,
         body: Some("SuspendRequest"),
         answer: SuccessReply::Schema("User"),
-        refusals: &[400, 404, 409, 412],
+        refusals: &[400, 404, 409, 412, 422],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1140,6 +1140,18 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: PROJECTS_WRITE,
         answer: SuccessReply::Schema("Roster"),
         refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/rosters/{id}/suspend",
+        operation: "suspendRoster",
+        tag: "tenancy",
+        summary: "Suspend the users whose accounts a roster made, or admit them again",
+        needs: USERS_WRITE,
+        body: Some("SuspendRequest"),
+        answer: SuccessReply::Schema("RosterSuspension"),
+        refusals: &[400, 404, 409, 422],
         ..ROUTE
     },
     DocumentedRoute {
@@ -1465,6 +1477,63 @@ pub const ROUTES: &[DocumentedRoute] = &[
         status: 204,
         answer: SuccessReply::Nothing,
         refusals: &[400, 404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/limit-requests",
+        operation: "listLimitRequests",
+        tag: "tenancy",
+        summary: "List what users ask for: higher limits for a while",
+        needs: SYSTEM,
+        answer: SuccessReply::Schema("LimitRequestPage"),
+        refusals: &[],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/limit-requests/{user}/decline",
+        operation: "declineLimitRequest",
+        tag: "tenancy",
+        summary: "Decline what a user asks for; an allowance of theirs answers it, too",
+        needs: SYSTEM_WRITE,
+        body: Some("LimitRequestDecline"),
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[400, 404, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        path: "/api/v1/me/limit-request",
+        operation: "getLimitRequest",
+        tag: "tenancy",
+        summary: "Show the higher limits that you ask for",
+        needs: ME,
+        answer: SuccessReply::Schema("LimitRequest"),
+        refusals: &[404],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "PUT",
+        path: "/api/v1/me/limit-request",
+        operation: "askForLimits",
+        tag: "tenancy",
+        summary: "Ask for higher limits for a while, in place of what you asked for before",
+        needs: ME,
+        body: Some("NewLimitRequest"),
+        answer: SuccessReply::Schema("LimitRequest"),
+        refusals: &[400, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "DELETE",
+        path: "/api/v1/me/limit-request",
+        operation: "withdrawLimitRequest",
+        tag: "tenancy",
+        summary: "Take back what you ask for",
+        needs: ME,
+        status: 204,
+        answer: SuccessReply::Nothing,
+        refusals: &[404],
         ..ROUTE
     },
     DocumentedRoute {

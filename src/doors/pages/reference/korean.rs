@@ -51,6 +51,11 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("getAllowance", "임시 한도 하나를 보여 줍니다"),
     ("removeAllowance", "임시 한도를 기한 전에 끝냅니다"),
+    ("listLimitRequests", "사용자가 요청한 한도를 나열합니다"),
+    ("declineLimitRequest", "사용자가 요청한 한도를 거부합니다"),
+    ("getLimitRequest", "내가 요청한 한도를 보여 줍니다"),
+    ("askForLimits", "한도를 한동안 올려 달라고 요청합니다"),
+    ("withdrawLimitRequest", "내 한도 요청을 거둡니다"),
     ("keepSession", "유휴 경고를 받은 세션을 유지합니다"),
     ("listIdleRules", "유휴 세션을 끝내는 규칙을 나열합니다"),
     (
@@ -751,6 +756,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "명단의 계획을 보여 주거나, 계획대로 적용합니다",
     ),
     ("undoRoster", "아무도 시작하지 않았을 때 명단을 되돌립니다"),
+    (
+        "suspendRoster",
+        "명단으로 만든 사용자를 모두 정지하거나 정지를 풉니다",
+    ),
     ("listNotices", "내 알림 목록"),
     ("readNotices", "알림을 모두 읽음으로 표시합니다"),
     (

@@ -3184,6 +3184,7 @@ fn roster(
         id: "0199f0a3-6c1e-7d40".into(),
         when: "14:22".into(),
         facts: t.rosters_facts("mina", t.rosters_new_accounts(79)),
+        may_suspend: undone.is_empty(),
         undone,
     };
     rosters::RosterPage {

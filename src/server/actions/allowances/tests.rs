@@ -329,3 +329,123 @@ async fn what_is_no_allowance_is_refused_by_name() {
         "allowance.too-many"
     );
 }
+
+/// A user asks for more; an administrator answers by an allowance, which ends the request, or declines it, which the user reads.
+#[tokio::test]
+async fn a_user_asks_for_more_and_is_answered() {
+    use api::allowances::{LimitRequestDeclineBody, NewLimitRequestBody};
+    let (server, boss, mina) = a_server().await;
+    let waiting = |most: u64| NewLimitRequestBody {
+        limits: Object(LimitsBody {
+            waiting: Some(most),
+            ..LimitsBody::default()
+        }),
+        days: 7,
+        reason: " paper deadline ".to_owned(),
+    };
+    let ask = async |asked: NewLimitRequestBody| requests::ask(&server, &mina, asked).await;
+    let asks = async || requests::list(&server, &boss).await.unwrap();
+    for (wrong, expected) in [
+        (
+            NewLimitRequestBody {
+                days: 0,
+                ..waiting(2_000)
+            },
+            "limit-request.days",
+        ),
+        (
+            NewLimitRequestBody {
+                days: 366,
+                ..waiting(2_000)
+            },
+            "limit-request.days",
+        ),
+        (
+            NewLimitRequestBody {
+                reason: " ".to_owned(),
+                ..waiting(2_000)
+            },
+            "limit-request.reason",
+        ),
+        (
+            NewLimitRequestBody {
+                reason: "x".repeat(201),
+                ..waiting(2_000)
+            },
+            "allowance.reason-too-long",
+        ),
+        (
+            NewLimitRequestBody {
+                limits: Object(LimitsBody::default()),
+                ..waiting(2_000)
+            },
+            "allowance.empty",
+        ),
+        (waiting(1), "allowance.not-above"),
+        (
+            NewLimitRequestBody {
+                limits: Object(gpus(400)),
+                ..waiting(2_000)
+            },
+            "allowance.no-limit",
+        ),
+    ] {
+        assert_eq!(code(ask(wrong).await), expected);
+    }
+    assert_eq!(
+        code(requests::own(&server, &mina).await),
+        "limit-request.not-found"
+    );
+    assert_eq!(
+        code(requests::list(&server, &mina).await),
+        "role.administrator-needed"
+    );
+
+    let request = ask(waiting(2_000)).await.unwrap();
+    assert_eq!(
+        (request.user.as_str(), request.reason.as_str()),
+        ("mina", "paper deadline")
+    );
+    assert_eq!(asks().await, [request.clone()]);
+    assert_eq!(requests::own(&server, &mina).await.unwrap(), request);
+    let told = notices::list(&server, &boss).await.unwrap();
+    assert_eq!(told[0].about, NoticeKind::LimitsAsked(1));
+    assert_eq!(notices::unread(&server, &boss), 1);
+    assert_eq!(notices::unread(&server, &mina), 0);
+    // A second one takes its place, and is taken back.
+    ask(waiting(3_000)).await.unwrap();
+    let all = asks().await;
+    assert_eq!((all.len(), all[0].limits.waiting), (1, Some(3_000)));
+    requests::withdraw(&server, &mina).await.unwrap();
+    assert_eq!(asks().await, []);
+    assert_eq!(
+        code(requests::withdraw(&server, &mina).await),
+        "limit-request.not-found"
+    );
+
+    ask(waiting(2_000)).await.unwrap();
+    let why = LimitRequestDeclineBody {
+        reason: "The queue is full.".to_owned(),
+    };
+    let refused = requests::decline(&server, &mina, "mina", why.clone()).await;
+    assert_eq!(code(refused), "role.administrator-needed");
+    requests::decline(&server, &boss, "mina", why)
+        .await
+        .unwrap();
+    assert_eq!(asks().await, []);
+    let told = notices::list(&server, &mina).await.unwrap();
+    let declined = NoticeKind::LimitDeclined("The queue is full.".to_owned());
+    assert_eq!(told[0].about, declined);
+    assert_eq!(notices::unread(&server, &mina), 1);
+
+    ask(waiting(2_000)).await.unwrap();
+    create(&server, &boss, more_waiting(&server, 3_600))
+        .await
+        .unwrap();
+    assert_eq!(asks().await, [], "the allowance is the answer");
+    assert_eq!(notices::unread(&server, &boss), 0);
+    // Who is removed asks for nothing.
+    ask(waiting(4_000)).await.unwrap();
+    users::remove(&server, &boss, "mina", None).await.unwrap();
+    assert_eq!(asks().await, []);
+}

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use api::rosters::RosterAction;
 use api::sessions::LaunchRequest;
+use rules::session::SessionState;
 use rules::users::Role;
 
 use super::super::{sessions, tenancy, users};
@@ -179,6 +180,67 @@ async fn an_applied_roster_makes_accounts_that_choose_their_own_password_and_und
         code(sessions::launch(&server, &kim, request, None).await),
         "done"
     );
+}
+
+/// The users of a class that is over are suspended together, and those whom the roster found there are not.
+#[tokio::test]
+async fn the_users_that_a_roster_made_are_suspended_and_admitted_as_one() {
+    let (server, boss) = a_server().await;
+    let text = "name,project,role\n\
+        kim,vision,\n\
+        mina,vision,\n\
+        lee,vision,\n\
+        gone,vision,\n";
+    let made = applied(&server, &boss, text).await;
+    let id = made.id.to_string();
+    users::remove(&server, &boss, "gone", None).await.unwrap();
+    let slip = &made.slips[0];
+    let kim = sign_in(&server, "kim", slip.password.as_str(), HERE).await;
+    let kim = kim.unwrap().caller;
+    users::change_password(&server, &kim, slip.password.as_str(), GOOD)
+        .await
+        .unwrap();
+    let kim = sign_in(&server, "kim", GOOD, HERE).await.unwrap().caller;
+    let request = LaunchRequest {
+        project: Some("vision".to_owned()),
+        ..LaunchRequest::default()
+    };
+    let waits = sessions::launch(&server, &kim, request, None).await;
+    let waits = waits.unwrap().sessions[0].id;
+    let set = async |by: &Caller, asked: Suspension| suspend(&server, by, &id, asked).await;
+    let suspended = async || {
+        let mut names = Vec::new();
+        for user in users::list(&server, &boss).await.unwrap() {
+            if user.suspended {
+                names.push(user.name.to_string());
+            }
+        }
+        names
+    };
+
+    let refused = set(&kim, Suspension::SessionsGoOn).await;
+    assert_eq!(code(refused), "role.administrator-needed");
+    let unknown = suspend(&server, &boss, "x", Suspension::SessionsGoOn).await;
+    assert_eq!(code(unknown), "roster.not-found");
+    assert!(suspended().await.is_empty());
+
+    let first = set(&boss, Suspension::SessionsGoOn).await.unwrap();
+    assert_eq!(first.users, 2);
+    assert_eq!(suspended().await, ["kim", "lee"]);
+    let live = || {
+        let read = server
+            .catalog()
+            .read_now("look", move |view| view.session(waits));
+        read.unwrap().unwrap().state() != SessionState::Ended
+    };
+    assert!(live());
+    let again = set(&boss, Suspension::SessionsStop).await.unwrap();
+    assert_eq!(again.users, 0, "they are suspended already");
+    assert!(!live(), "what waits is cancelled");
+
+    let back = set(&boss, Suspension::Lifted).await.unwrap();
+    assert_eq!(back.users, 2);
+    assert!(suspended().await.is_empty());
 }
 
 /// A class as a Korean spreadsheet writes it: a lead and 79 members, one of whom is there already.

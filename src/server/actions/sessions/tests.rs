@@ -1552,3 +1552,77 @@ async fn a_user_leaves_at_once_or_with_time_for_their_sessions() {
         "user.not-found"
     );
 }
+
+/// A user who is suspended keeps what runs, unless it was asked to stop: then nothing of it starts again by itself.
+#[tokio::test]
+async fn a_suspension_stops_sessions_where_it_is_asked_to() {
+    use crate::actions::users::{self, Suspension};
+    let server = server();
+    let boss = user(&server, "boss", Role::Administrator);
+    let (mina, jae) = (
+        user(&server, "mina", Role::User),
+        user(&server, "jae", Role::User),
+    );
+    let mut ids = BTreeMap::new();
+    for (caller, name) in [(&mina, "runs"), (&mina, "waits"), (&jae, "goes-on")] {
+        let session = one(&server, caller, named(name)).await.unwrap();
+        if name != "waits" {
+            carry_out(&server, session.id, None);
+        }
+        ids.insert(name, session.id);
+    }
+    restart(&server, &mina, &ids["runs"].to_string())
+        .await
+        .unwrap();
+    let row = |name: &str| {
+        let id = ids[name];
+        let read = server
+            .catalog()
+            .read_now("look", move |view| view.session(id));
+        read.unwrap().unwrap()
+    };
+    let refused = Suspension::asked(false, true).unwrap_err();
+    assert_eq!(
+        (refused.code.as_str(), refused.pointer.as_deref()),
+        ("suspension.sessions", Some("/stop_sessions"))
+    );
+    let set = async |by: &Caller, who: &str, asked: Suspension| {
+        users::set_suspension(&server, by, who, asked, None).await
+    };
+    let narrow = Caller {
+        subject: rules::permissions::Subject {
+            scopes: Some(vec![
+                rules::permissions::Permission::UsersRead,
+                rules::permissions::Permission::UsersWrite,
+            ]),
+            ..boss.subject.clone()
+        },
+        ..boss.clone()
+    };
+    assert_eq!(
+        code(set(&narrow, "mina", Suspension::SessionsStop).await),
+        "token.scope-missing"
+    );
+    assert_eq!(
+        code(set(&boss, "boss", Suspension::SessionsStop).await),
+        "user.self"
+    );
+    for who in ["mina", "jae"] {
+        let suspended = set(&narrow, who, Suspension::SessionsGoOn).await;
+        assert!(suspended.unwrap().suspended);
+    }
+    assert_eq!(row("waits").state(), SessionState::Pending);
+
+    let suspended = set(&boss, "mina", Suspension::SessionsStop).await;
+    assert!(suspended.unwrap().suspended);
+    let stopped = row("runs");
+    assert_eq!(stopped.state(), SessionState::Stopping);
+    assert!(!stopped.restart, "it would start again");
+    let waits = row("waits");
+    assert_eq!(waits.state(), SessionState::Ended);
+    assert_eq!(waits.reason.unwrap().code, "session.owner-suspended");
+    assert_eq!(row("goes-on").state(), SessionState::Running);
+    let back = set(&boss, "mina", Suspension::Lifted).await;
+    assert!(!back.unwrap().suspended);
+    assert_eq!(row("waits").state(), SessionState::Ended);
+}

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use api::sessions::{LaunchRequest, Resources};
 use rules::names::SessionId;
 use rules::reasons;
-use rules::units::CpuShare;
+use rules::resources::DeviceShare;
+use rules::units::{Bytes, CpuShare, GpuShare};
 use rules::users::Role;
 use rules::workload::outcome::Outcome;
 
@@ -13,6 +14,7 @@ use super::super::{sessions, users};
 use super::*;
 use crate::access::{set_up, setup_link, sign_in};
 use crate::catalog::Lane;
+use crate::catalog::samples::history::{HistoryRow, HistorySubject};
 use crate::code;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
@@ -35,6 +37,17 @@ async fn a_server() -> (Server, Caller, Caller, Caller) {
 
 /// Runs a session with these hundredths of a core for so many seconds.
 async fn run(server: &Server, caller: &Caller, cpu: u32, seconds: u64) -> SessionId {
+    run_on(server, caller, cpu, Vec::new(), seconds).await
+}
+
+/// The same with these shares of devices.
+async fn run_on(
+    server: &Server,
+    caller: &Caller,
+    cpu: u32,
+    devices: Vec<DeviceShare>,
+    seconds: u64,
+) -> SessionId {
     let asked = LaunchRequest {
         resources: Resources {
             cpu: Some(CpuShare(cpu)),
@@ -46,11 +59,12 @@ async fn run(server: &Server, caller: &Caller, cpu: u32, seconds: u64) -> Sessio
     let id = launched.sessions[0].id;
     let node = server.node();
     let change = move |ends: bool| {
+        let devices = devices.clone();
         let done = server.catalog().write_now(Lane::Loops, "run", move |rows| {
             let now = rows.now;
             rows.change_session(id, None, "test", None, |session| {
                 match ends {
-                    false => session.place(node, vec![], reasons::placement_kept("box"), now),
+                    false => session.place(node, devices, reasons::placement_kept("box"), now),
                     true => session.end(Outcome::Succeeded, Some(0), now),
                 }
                 true
@@ -107,6 +121,65 @@ async fn each_sees_their_own_and_an_administrator_sees_all_and_sums_add_up() {
         asked(&server, &boss, UsageGrouping::User).await.items,
         all.items
     );
+}
+
+/// Beside what a user held stands how much of it was busy, for those who see all of it and for no others.
+#[tokio::test]
+async fn how_much_of_the_gpu_time_was_busy_is_told_by_user() {
+    let (server, boss, mina, juno) = a_server().await;
+    let hour = server.clock().now().as_millis() / 3_600_000 * 3_600;
+    let quarter = DeviceShare {
+        index: 0,
+        share: GpuShare(25),
+        memory: Bytes(0),
+        part: None,
+        simulated: false,
+    };
+    for caller in [&mina, &juno] {
+        run_on(&server, caller, 100, vec![quarter], 60).await;
+    }
+    let told = async |reader: &Caller, by: UsageGrouping| -> Vec<(String, Option<f64>)> {
+        let time = UsageTime {
+            from: Timestamp::from_millis(hour * 1_000).to_string(),
+            ..UsageTime::default()
+        };
+        let used = usage(&server, reader, &time, by).await.unwrap();
+        let items = used.items.into_iter();
+        items.map(|item| (item.user, item.gpu_busy)).collect()
+    };
+    let of = |all: &[(String, Option<f64>)], name: &str| {
+        let found = all.iter().find(|(user, _)| user == name);
+        found.and_then(|(_, busy)| *busy)
+    };
+    let before = told(&boss, UsageGrouping::User).await;
+    assert_eq!((before.len(), of(&before, "mina")), (2, None));
+
+    // A quarter of the GPU for two hours: half busy in the first, idle in the second. What follows ends the second hour.
+    for (second, busy) in [(0, 0.125), (3_600, 0.0), (7_200, 0.0)] {
+        let row = HistoryRow {
+            gpu: 0.25,
+            gpu_busy: Some(busy),
+            ..HistoryRow::default()
+        };
+        let rows = [
+            (HistorySubject::Site, row),
+            (HistorySubject::User(mina.subject.user), row),
+        ];
+        let at = Timestamp::from_millis((hour + second) * 1_000);
+        let samples = server.catalog().samples();
+        samples.record_history(at, &rows).unwrap();
+    }
+    server
+        .clock()
+        .set(Timestamp::from_millis((hour + 7_200) * 1_000));
+    let all = told(&boss, UsageGrouping::User).await;
+    assert_eq!(of(&all, "mina"), Some(0.25), "{all:?}");
+    assert_eq!(of(&all, "juno"), None, "nothing was measured");
+    let own = told(&mina, UsageGrouping::User).await;
+    assert_eq!((own.len(), of(&own, "mina")), (1, Some(0.25)));
+    // Sums of a project are of many users.
+    let by_member = told(&boss, UsageGrouping::Member).await;
+    assert_eq!(of(&by_member, "mina"), None);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use api::sessions::Owner;
 use api::users::{DepartingSessions, DepartureBody, DepartureView};
 use rules::folder::FolderState;
 use rules::grants::{GrantRole, GrantScope};
-use rules::session::{DesiredState, Session};
+use rules::session::Session;
 
 use super::super::folders::transfers;
 use super::super::reservations;
@@ -63,10 +63,7 @@ pub async fn depart(
                     Ok(ended_or_limited(session, &asked, departs_at, &by, rows.now))
                 })?;
             }
-            let lives = |session: &Session| {
-                session.owner == user.id && session.state() != SessionState::Ended
-            };
-            if !rows.live_sessions()?.iter().any(lives) {
+            if live_of(rows, user.id)?.is_empty() {
                 rows.remove_user(user.id)?;
                 let role = user.role.word();
                 note(rows, &caller.name, &user, "user.removed", role, "")?;
@@ -102,10 +99,8 @@ pub async fn offer_folders(
     server
         .catalog()
         .write(Lane::Requests, "offer folders of a user", move |rows| {
-            let user = leaving(rows, &caller, &who)?;
-            may_open(&caller, &user)?;
-            let unknown = || refusals::folder_share_unknown().at("/to");
-            let receiver = receiver(rows, &caller, &user, &to)?.ok_or_else(unknown)?;
+            let unknown = refusals::folder_share_unknown;
+            let (user, receiver) = parting(rows, &caller, (&who, &to), unknown)?;
             transfers::offer_all(rows, &caller, user.id, &receiver)?;
             Ok(ends(rows, &user, rows.now)?.0)
         })
@@ -131,15 +126,26 @@ pub async fn hand_over_reservations(
             Lane::Requests,
             "hand reservations of a user over",
             move |rows| {
-                let user = leaving(rows, &caller, &who)?;
-                may_open(&caller, &user)?;
-                let unknown = || refusals::reservation_receiver_unknown().at("/to");
-                let receiver = receiver(rows, &caller, &user, &to)?.ok_or_else(unknown)?;
+                let unknown = refusals::reservation_receiver_unknown;
+                let (user, receiver) = parting(rows, &caller, (&who, &to), unknown)?;
                 reservations::hand_over(rows, &caller, &user, &receiver)?;
                 Ok(ends(rows, &user, rows.now)?.0)
             },
         )
         .await
+}
+
+/// Who is to leave, and who takes what they leave; `unknown` refuses the name of no such user, at `/to`.
+fn parting(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    (who, to): (&str, &str),
+    unknown: impl FnOnce() -> Refusal,
+) -> Result<(User, User), Failure> {
+    let user = leaving(view, caller, who)?;
+    may_open(caller, &user)?;
+    let receiver = receiver(view, caller, &user, to)?.ok_or_else(|| unknown().at("/to"))?;
+    Ok((user, receiver))
 }
 
 /// Who takes what a user leaves; None for a name of no such user. Not the caller: who leaves is not asked, and what is of
@@ -183,8 +189,7 @@ fn ends(
     user: &User,
     departs_at: Timestamp,
 ) -> Result<(DepartureView, Vec<Session>), Failure> {
-    let mut live = view.live_sessions()?.into_vec();
-    live.retain(|session| session.owner == user.id && session.state() != SessionState::Ended);
+    let live = live_of(view, user.id)?;
     let waits = |session: &&Session| session.state() == SessionState::Pending;
     let waiting = live.iter().filter(waits).count();
     let mut folders = view.folders_of(user.id)?;
@@ -236,9 +241,8 @@ fn ended_or_limited(
             SessionState::Pending | SessionState::Stopping | SessionState::Ended
         );
     if !goes_on {
-        let restarts = std::mem::take(&mut session.restart);
         let because = rules::reasons::session_owner_departed(by);
-        return session.stop(DesiredState::Stop, because, now) || restarts;
+        return stop_for_good(session, because, now);
     }
     let seconds = until.seconds_since(session.started_at().unwrap_or(now));
     let limit = &mut session.spec.max_runtime_seconds;

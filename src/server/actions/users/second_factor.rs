@@ -177,7 +177,7 @@ pub async fn resettable(server: &Server, caller: &Caller, who: &str) -> Result<U
 /// the phone may have made them. Their password stays.
 ///
 /// Errors: `user.self`: whoever has only an open browser of an administrator must not get rid of theirs;
-/// `second-factor.none`; `approval.account`; those of finding a user.
+/// `second-factor.none`; `network.bound`; `approval.account`; those of finding a user.
 pub async fn reset(server: &Server, caller: &Caller, who: &str) -> Result<User, Failure> {
     somewhere(caller, Permission::UsersWrite)?;
     let own = caller.subject.user;
@@ -191,6 +191,7 @@ pub async fn reset(server: &Server, caller: &Caller, who: &str) -> Result<User, 
             if user.id == own {
                 return Err(oneself("reset the second factor of").into());
             }
+            refuse_bound(rows, &by)?;
             four_eyes::keep_accounts_apart(rows, &by, user)?;
             if !rows.forget_second_factor(user.id)? {
                 return Err(refusals::second_factor_none().into());

@@ -42,7 +42,7 @@ pub async fn linkable(server: &Server, caller: &Caller, who: &str) -> Result<Use
 /// Errors: `sign-in-link.minutes`, `sign-in-link.elsewhere` for a user of a directory or provider,
 /// `sign-in-link.suspended`; `user.self`: a stranger at an administrator's open browser must not keep the account;
 /// `user.outranked`, also by a narrowed token for administrators and auditors; `token.scope-missing` for a token that may
-/// less than the user; those of finding a user.
+/// less than the user; `network.bound`; those of finding a user.
 pub async fn make(
     server: &Server,
     caller: &Caller,
@@ -63,6 +63,7 @@ pub async fn make(
         .write(Lane::Requests, "make a sign-in link", move |rows| {
             // What the caller asks by may have been ended since: nothing that it makes outlives it.
             still_admitted(rows, &caller)?;
+            refuse_bound(rows, &caller)?;
             let user = find(rows, &caller.subject, Permission::UsersWrite, &who)?;
             may_link(&caller, &user)?;
             four_eyes::keep_accounts_apart(rows, &caller, &user)?;

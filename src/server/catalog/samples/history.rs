@@ -281,6 +281,32 @@ impl Samples {
         Ok(means.rows())
     }
 
+    /// What a user held of devices between two seconds and how much of it was busy, in device-seconds: by the hours for which
+    /// both are known. None where none is. O(hours).
+    ///
+    /// Errors: those of SQLite.
+    pub(crate) fn busy_of_user(
+        &self,
+        user: UserId,
+        (from, until): (i64, i64),
+    ) -> Result<Option<(f64, f64)>, Failure> {
+        let (hour, _) = STEPS[STEPS.len() - 1];
+        let subject = HistorySubject::User(user);
+        let connection = locked(&self.connection);
+        let mut statement = connection.prepare_cached(
+            "select sum(gpu * coalesce(covered, step)), sum(gpu_busy * coalesce(covered, step))
+             from history
+             where step = ?1 and kind = ?2 and subject = ?3 and at >= ?4 and at < ?5
+             and gpu > 0 and gpu_busy is not null",
+        )?;
+        let key = params![hour, subject.kind(), subject.key(), from, until];
+        let sums = |row: &rusqlite::Row<'_>| -> rusqlite::Result<(Option<f64>, Option<f64>)> {
+            Ok((row.get(0)?, row.get(1)?))
+        };
+        let (held, busy) = statement.query_row(key, sums)?;
+        Ok(held.zip(busy))
+    }
+
     /// The moments of the site and of each device in the last `seconds` of the finest step. Read once for all who
     /// ask until the next moment; `seconds` is the same for every call.
     ///

@@ -160,6 +160,30 @@ async fn each_reader_gets_what_they_chose_of_their_own_once() {
     assert_eq!(waiting(&server), 0, "they know it");
 }
 
+/// What a user has to know of what is theirs is mailed when it happens, and not with the next thing that happens to them.
+#[tokio::test]
+async fn what_concerns_an_account_is_mailed_when_it_happens() {
+    let fake = FakeMailServer::start(Vec::new()).await;
+    let server = server_with(fake.address);
+    let mina = user(&server, "mina");
+    gather(&server).await.unwrap();
+    for (code, kind) in [
+        ("folder.break-glass", " break-glass "),
+        ("user.signed-in-elsewhere", " sign-in "),
+        ("user.limit-declined", " budget "),
+    ] {
+        let before = fake.taken().len();
+        happened(&server, mina.subject.user, code, 1);
+        // One mail a minute is enough for a reader.
+        later(&server, 120);
+        gather(&server).await.unwrap();
+        send_all(&server).await;
+        let taken = fake.taken();
+        assert_eq!(taken.len(), before + 1, "{code}");
+        assert!(taken[before].text.contains(kind), "{}", taken[before].text);
+    }
+}
+
 /// A folder that is offered waits for an answer, so who is asked is mailed, and its owner is not.
 #[tokio::test]
 async fn a_user_who_is_offered_a_folder_is_mailed() {

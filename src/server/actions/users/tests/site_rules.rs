@@ -3,15 +3,21 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use api::audit::{AuditEntryView, AuditQuery};
+use api::invitations::NewInvitationBody;
+use api::notices::NoticeWord;
 use api::ssh::NewSshKeyBody;
 use api::users::UserPatchBody;
+use rules::grants::GrantRole;
+use rules::permissions::Permission;
 use rules::users::Role;
 
 use crate::access::ssh_key::tests::some_key;
 use crate::access::tests::*;
 use crate::access::*;
-use crate::actions::audit;
+use crate::actions::notices::{self, NoticeKind};
+use crate::actions::settings::{self, SettingWrite};
 use crate::actions::users::{self, TokensAfterReset, change_password};
+use crate::actions::{audit, invitations, tenancy};
 use crate::catalog::Lane;
 use crate::{Failure, Server, code};
 
@@ -165,6 +171,152 @@ async fn a_token_of_some_networks_is_refused_elsewhere_and_makes_nothing_wider()
         code(users::ssh_keys::add(&server, &mina, key).await),
         "done"
     );
+}
+
+/// Nor does one of an administrator hand out what is good elsewhere: an account, a password, a link, an address that opens
+/// an account, a role that administers. What opens nothing it may.
+#[tokio::test]
+async fn a_token_of_some_networks_opens_no_account() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, mina) = with_settings(folder.path()).await;
+    users::create(&server, &mina, "jae", Role::User, GOOD)
+        .await
+        .unwrap();
+    let every: Vec<String> = Permission::ALL.map(|one| one.word().to_owned()).into();
+    let here = ["192.0.2.0/24".to_owned()];
+    let (_, token) = users::tokens::create(&server, &mina, "job", &every, None, &here)
+        .await
+        .unwrap();
+    let bound = by_token(&server, token.reveal(), HERE)
+        .await
+        .unwrap()
+        .unwrap();
+    let patched = async |by: &Caller, patch: UserPatchBody| {
+        code(users::patch(&server, by, "jae", patch, None).await)
+    };
+    let addressed = || UserPatchBody {
+        email: Some("other@lab.example".to_owned()),
+        ..UserPatchBody::default()
+    };
+    let promoted = || UserPatchBody {
+        role: Some(Role::Administrator),
+        ..UserPatchBody::default()
+    };
+    let named = || UserPatchBody {
+        full_name: Some("Jae Lee".to_owned()),
+        ..UserPatchBody::default()
+    };
+    let invited = || NewInvitationBody {
+        role: GrantRole::Member,
+        email: None,
+        max_uses: None,
+        expires_at: None,
+        member_until: None,
+    };
+    let set = async |by: &Caller| {
+        let tokens = TokensAfterReset::Kept;
+        code(users::set_password(&server, by, "jae", "another long enough", tokens).await)
+    };
+    let linked =
+        async |by: &Caller| code(users::sign_in_link::make(&server, by, "jae", None).await);
+    let granted = async |by: &Caller| {
+        let auditor = GrantRole::Auditor;
+        code(tenancy::grant(&server, by, "jae", auditor, None, None).await)
+    };
+    let asked =
+        async |by: &Caller| code(invitations::create(&server, by, "default", invited()).await);
+    let made = users::create(&server, &bound, "sol", Role::User, GOOD).await;
+    assert_eq!(code(made), "network.bound");
+    assert_eq!(set(&bound).await, "network.bound");
+    assert_eq!(linked(&bound).await, "network.bound");
+    assert_eq!(patched(&bound, addressed()).await, "network.bound");
+    assert_eq!(patched(&bound, promoted()).await, "network.bound");
+    assert_eq!(granted(&bound).await, "network.bound");
+    assert_eq!(asked(&bound).await, "network.bound");
+    let none = users::get(&server, &mina, "sol").await;
+    assert_eq!(code(none), "user.not-found");
+    let jae = users::get(&server, &mina, "jae").await.unwrap();
+    assert_eq!((jae.email, jae.role), (None, Role::User));
+
+    // Who says who proves users becomes any of them.
+    let changed = async |key: &str, value: &str| {
+        code(settings::change(&server, &bound, key, value, SettingWrite::Real).await)
+    };
+    assert_eq!(changed("oidc_name", "Lab").await, "network.bound");
+    assert_eq!(changed("backup_keep", "9").await, "done");
+    assert_eq!(patched(&bound, named()).await, "done");
+    let suspended = users::suspend(&server, &bound, "jae", true, None).await;
+    assert_eq!(code(suspended), "done");
+    users::suspend(&server, &mina, "jae", false, None)
+        .await
+        .unwrap();
+    // A browser of the same administrator may all of it.
+    assert_eq!(linked(&mina).await, "done");
+    assert_eq!(patched(&mina, addressed()).await, "done");
+    assert_eq!(granted(&mina).await, "done");
+    assert_eq!(asked(&mina).await, "done");
+    assert_eq!(set(&mina).await, "done");
+}
+
+/// A user is told of a sign-in from a network that they never came from; of the first one nothing is told, nor of one from a
+/// place that they know or from the machine itself. Others learn nothing of it.
+#[tokio::test]
+async fn a_sign_in_from_a_new_place_is_told() {
+    let (server, boss) = with_mina().await;
+    let mina = boss.caller;
+    users::create(&server, &mina, "jae", Role::User, GOOD)
+        .await
+        .unwrap();
+    let enter = async |from: IpAddr| sign_in(&server, "jae", GOOD, from).await.unwrap().caller;
+    let told = async |reader: &Caller| -> Vec<String> {
+        let all = notices::list(&server, reader).await.unwrap();
+        let places = all.into_iter().filter_map(|one| match one.about {
+            NoticeKind::SignedIn(source) => Some(source),
+            _ => None,
+        });
+        places.collect()
+    };
+    let signed_in = async || {
+        let user = users::get(&server, &mina, "jae").await.unwrap();
+        (user.signed_in_at, user.generation)
+    };
+    let (never, version) = signed_in().await;
+    assert_eq!(never, None);
+    let jae = enter(HERE).await;
+    assert_eq!(signed_in().await, (Some(server.clock().now()), version));
+    enter(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 99))).await;
+    enter(IpAddr::V4(Ipv4Addr::LOCALHOST)).await;
+    assert!(told(&jae).await.is_empty());
+    for from in [there(9), there(10), HERE, there(9)] {
+        enter(from).await;
+    }
+    assert_eq!(told(&jae).await, ["198.51.100.9"]);
+    assert!(told(&mina).await.is_empty());
+    assert_eq!(notices::unread(&server, &jae), 1);
+    let views = notices::views(&server, &jae).await.unwrap();
+    let one = views.iter().find(|one| one.kind == NoticeWord::SignedIn);
+    let one = one.unwrap();
+    assert_eq!(
+        (one.name.as_deref(), one.message.as_deref(), one.unread),
+        (None, Some("198.51.100.9"), true)
+    );
+    notices::mark_read(&server, &jae).await.unwrap();
+    assert_eq!(notices::unread(&server, &jae), 0);
+
+    // What is kept has a bound: the place that was not come from for longest is new again.
+    let user = jae.subject.user;
+    let known = server
+        .catalog()
+        .write(Lane::Requests, "sign in from many places", move |rows| {
+            for n in 0..31 {
+                assert!(!rows.signs_in_from(user, &format!("10.0.{n}.0/24"))?);
+            }
+            let recent = rows.signs_in_from(user, "198.51.100.0/24")?;
+            Ok((recent, rows.signs_in_from(user, "192.0.2.0/24")?))
+        })
+        .await
+        .unwrap();
+    assert_eq!(known, (true, false));
 }
 
 /// A cookie or a token that is used from a network that is not its user's may be stolen: the acts of the user say so.
