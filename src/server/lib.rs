@@ -398,6 +398,11 @@ impl Server {
         self.0.lazy_stores.bring_scopes(keeper);
     }
 
+    /// Whether such were brought: without them nothing is held, as in tests of rows.
+    pub(crate) fn has_scopes(&self) -> bool {
+        self.0.lazy_stores.has_scopes()
+    }
+
     /// The directories of folders on this machine's disk.
     pub(crate) fn folders(&self) -> Result<Arc<store::folders::FolderStore>, Failure> {
         self.0.lazy_stores.folders(&self.settings().data)

@@ -526,7 +526,7 @@ pub struct LaunchArguments {
     /// Size of /dev/shm, part of the memory limit [default: 64m]
     #[arg(long, value_name = "SIZE", help_heading = "Resources")]
     pub shm: Option<String>,
-    /// What it may write outside its folders: 20g [default: what there is room for]
+    /// What it may write outside its folders: 20g [default: that of a policy, else of the site]
     #[arg(long, value_name = "SIZE", help_heading = "Resources")]
     pub disk: Option<String>,
     /// Share of a GPU in hundredths (0.35), whole GPUs (2), or both (2.5)

@@ -86,6 +86,11 @@ impl LazyStores {
         let _ = self.scopes.set(keeper);
     }
 
+    /// Whether folders are held to limits by what was brought.
+    pub(crate) fn has_scopes(&self) -> bool {
+        self.scopes.get().is_some()
+    }
+
     /// The directories of folders. Opening makes the place for them.
     pub(crate) fn folders(&self, data: &Path) -> Result<Arc<FolderStore>, Failure> {
         let mut opened = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
