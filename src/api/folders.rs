@@ -233,6 +233,10 @@ pub struct FolderAdoptionBody {
     pub owner: String,
     /// As of a new folder.
     pub name: String,
+    /// Take it although it names another site that has the same volume: one that is no more, or was set up once more without its
+    /// backup.
+    #[serde(default)]
+    pub of_other_site: bool,
 }
 
 /// A file, a directory or a link in a folder.

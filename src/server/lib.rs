@@ -405,7 +405,8 @@ impl Server {
 
     /// The directories of folders on this machine's disk.
     pub(crate) fn folders(&self) -> Result<Arc<store::folders::FolderStore>, Failure> {
-        self.0.lazy_stores.folders(&self.settings().data)
+        let site = self.catalog().founding().installation_id;
+        self.0.lazy_stores.folders(&self.settings().data, site)
     }
 
     /// What runs the long work of this server.

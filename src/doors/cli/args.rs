@@ -3053,6 +3053,9 @@ pub enum FolderCommand {
         /// Name of the folder
         #[arg(long, value_name = "NAME")]
         name: String,
+        /// Take it from another site that has the same volume and is no more
+        #[arg(long)]
+        of_other_site: bool,
     },
     /// Share a folder with a user, who is asked first, or with the members of a project
     #[command(after_help = "Examples:\n  \

@@ -201,11 +201,18 @@ pub(super) async fn folder(
                 print(&view.said(&json!({"name": folder}), &format!("{folder}  trashed"))?);
             }
         }
-        FolderCommand::Adopt { id, owner, name } => {
+        FolderCommand::Adopt {
+            id,
+            owner,
+            name,
+            of_other_site,
+        } => {
             let path = format!("{}/adopt", path(&id));
-            let adopted = client
-                .post(&path, &json!({"owner": owner, "name": name}))
-                .await?;
+            let mut body = json!({"owner": owner, "name": name});
+            if of_other_site {
+                body["of_other_site"] = json!(true);
+            }
+            let adopted = client.post(&path, &body).await?;
             print(&view.one(&adopted, columns::FOLDERS)?);
         }
         FolderCommand::Share {

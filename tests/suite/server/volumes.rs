@@ -429,6 +429,33 @@ async fn a_directory_of_a_volume_becomes_a_folder_again() {
     let path = "/api/v1/folders/back/entries";
     let listed = the_box.get(&the_box.mina, path).await.json();
     assert_eq!(listed["items"][0]["name"], "file", "{listed}");
+
+    // Another site that has the same volume keeps what is its own.
+    until_state(&the_box, "ready").await;
+    let made = make_folder(&the_box, "made", "shelves").await;
+    let made = place
+        .join("folders")
+        .join(&made[made.len() - 2..])
+        .join(&made)
+        .join("site");
+    let own = fs::read_to_string(made).expect("it names its site");
+    let theirs = uuid::Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_00cd).to_string();
+    let directory = place.join("folders/cd").join(&theirs);
+    fs::create_dir_all(directory.join("data")).expect("made");
+    let other = uuid::Uuid::from_u128(7).to_string();
+    fs::write(directory.join("site"), &other).expect("written");
+    assert_eq!(findings(&the_box).await, [""; 0], "it is not astray");
+    let adopt = format!("/api/v1/folders/{theirs}/adopt");
+    let asked = json!({"owner": "mina", "name": "theirs"});
+    let refused = the_box.post(&the_box.admin, &adopt, asked).await;
+    assert_eq!(refused.short(), "409 folder.directory-other-site");
+    let named = fs::read_to_string(directory.join("site")).expect("it stays");
+    assert_eq!(named, other);
+    let asked = json!({"owner": "mina", "name": "theirs", "of_other_site": true});
+    let taken = the_box.post(&the_box.admin, &adopt, asked).await;
+    assert!(taken.status.is_success(), "{}", taken.short());
+    let named = fs::read_to_string(directory.join("site")).expect("it names a site");
+    assert_eq!(named, own);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
