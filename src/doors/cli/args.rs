@@ -3039,6 +3039,14 @@ pub enum FolderCommand {
         #[arg(value_name = "FOLDER", required = true)]
         folders: Vec<String>,
     },
+    /// Remove folders in the trash for good, before their time there is over
+    #[command(after_help = "Example:\n  \
+        fardel folder trash data && fardel folder purge data\n\n\
+        Nothing brings their files back.")]
+    Purge {
+        #[arg(value_name = "FOLDER", required = true)]
+        folders: Vec<String>,
+    },
     /// Make a directory that belongs to no folder a folder of a user
     #[command(after_help = "Example:\n  \
         fardel folder adopt 0199f0a3-6c1e-7d40-8000-000000000001 --owner kim --name found\n\n\

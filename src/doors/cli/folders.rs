@@ -287,6 +287,13 @@ pub(super) async fn folder(
                 print(&view.said(&json!({"name": folder}), &format!("{folder}  restored"))?);
             }
         }
+        FolderCommand::Purge { folders } => {
+            for folder in folders {
+                act(client, &folder, "purge").await?;
+                let said = format!("{folder}  removed for good");
+                print(&view.said(&json!({"name": folder}), &said)?);
+            }
+        }
     }
     Ok(0)
 }

@@ -300,6 +300,30 @@ pub async fn restore(server: &Server, caller: &Caller, which: &str) -> Result<Fo
     .await
 }
 
+/// Has a folder in the trash removed for good now, and not when its time there is over. `jobs::folders` removes it; it is gone for
+/// the caller's lists once that is done.
+///
+/// Errors: `folder.not-found`, `folder.not-trashed`, `role.permission-missing`, `folder.right-missing`.
+pub async fn purge(server: &Server, caller: &Caller, which: &str) -> Result<FolderView, Failure> {
+    somewhere(caller, Permission::SessionsWrite)?;
+    let state = FolderState::Trashed;
+    let asked = edit(server, caller, which, state, move |_, folder| {
+        match folder.state {
+            FolderState::Trashed => {}
+            // It is on its way already.
+            FolderState::Purging => return Ok(None),
+            FolderState::Ready | FolderState::Copying | FolderState::Transferring => {
+                return Err(refusals::folder_not_trashed(&folder.name).into());
+            }
+        }
+        folder.state = FolderState::Purging;
+        Ok(Some("folder.purge-asked"))
+    })
+    .await?;
+    server.ask_for_purge();
+    Ok(asked)
+}
+
 /// Takes a folder through `change`, which gives the code of what it did; None where it did nothing.
 async fn edit(
     server: &Server,

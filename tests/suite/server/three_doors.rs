@@ -254,6 +254,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["restoreFolder"],
         &["folder restore x"],
     ),
+    (
+        "POST /folders/{id}/purge",
+        &["purgeFolder"],
+        &["folder purge x"],
+    ),
     ("", &["adoptFolder"], &["folder adopt x --owner y --name z"]),
     (
         "GET /folders/{id}/sharing",

@@ -1883,6 +1883,17 @@ pub const ROUTES: &[DocumentedRoute] = &[
     },
     DocumentedRoute {
         method: "POST",
+        path: "/api/v1/folders/{id}/purge",
+        operation: "purgeFolder",
+        tag: "folders",
+        summary: "Remove a folder in the trash for good, before its time there is over",
+        needs: WRITE,
+        answer: SuccessReply::Schema("Folder"),
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
         path: "/api/v1/folders/{id}/adopt",
         operation: "adoptFolder",
         tag: "folders",
