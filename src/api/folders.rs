@@ -447,6 +447,16 @@ pub struct FolderInvitationView {
     pub ends_at: Option<Timestamp>,
 }
 
+/// The sessions that are to lose a folder.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = FolderDetachment)]
+#[serde(deny_unknown_fields)]
+pub struct FolderDetachmentBody {
+    /// Each as OWNER/NAME, or by its name alone where it is the caller's own; at most 100.
+    #[schema(max_items = 100)]
+    pub sessions: Vec<String>,
+}
+
 /// A session that is not over and mounts a folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = FolderSession)]

@@ -599,6 +599,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "folder-restored" => t.folders_restored_now(of),
         "folder-purged" => t.folders_purged_now(of),
         "folder-shared" => t.folder_shares_shared_now(of),
+        "folder-detached" => t.folder_shares_detached_now(of),
         "folder-asked" => t.folder_shares_asked_now(of),
         "folder-copying" => t.folder_owner_copying_now(of),
         "folder-offered" => t.folder_owner_offered(of),

@@ -3110,6 +3110,18 @@ pub enum FolderCommand {
         #[arg(value_name = "FOLDER")]
         folder: String,
     },
+    /// Take a folder out of sessions that mount it; they go on without it
+    #[command(after_help = "Example:\n  \
+        fardel folder detach data lee/train\n\n\
+        A running session loses it within seconds. A file that a program has open stays open to it until it closes it or ends.")]
+    Detach {
+        /// Its name, OWNER/NAME, or id
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        /// As `fardel folder sessions` lists them: OWNER/NAME, or the name of one of your own
+        #[arg(value_name = "SESSION", required = true)]
+        sessions: Vec<String>,
+    },
     /// List the folders that are offered to you
     Invitations,
     /// Accept folders that are offered to you

@@ -272,6 +272,12 @@ pub(super) async fn folder(
                 print(&view.said(&json!({"id": invitation}), &said)?);
             }
         }
+        FolderCommand::Detach { folder, sessions } => {
+            let path = format!("{}/detach", path(&folder));
+            client.post(&path, &json!({"sessions": sessions})).await?;
+            let said = format!("{folder}  detached from {}", sessions.join(", "));
+            print(&view.said(&json!({"name": folder, "sessions": sessions}), &said)?);
+        }
         FolderCommand::Leave { folders } => {
             for folder in folders {
                 act(client, &folder, "leave").await?;

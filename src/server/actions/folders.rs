@@ -615,7 +615,7 @@ pub(super) fn refuse_gone(
     enforcement: StorageEnforcement,
 ) -> Result<(), Failure> {
     homes::drop_gone(rows, session)?;
-    for mount in &mut session.mounts {
+    for mount in session.mounts.iter_mut().filter(|mount| !mount.detached) {
         let found = rows.folder(mount.folder)?.map(|found| found.folder);
         let folder = found.ok_or_else(refusals::folder_not_found)?;
         let right = rows.right_to_files(session.owner, &folder, rows.now)?;

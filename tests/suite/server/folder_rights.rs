@@ -33,7 +33,7 @@ const GUESTS: [(Guest, &str); 4] = [
 type FirstGuest = Option<Guest>;
 
 /// The table of rights, route by route.
-const ROWS: [(&str, FirstGuest); 49] = [
+const ROWS: [(&str, FirstGuest); 50] = [
     ("getFolder", Some(Reader)),
     ("changeFolder", Some(Keeper)),
     ("trashFolder", Some(Keeper)),
@@ -44,6 +44,7 @@ const ROWS: [(&str, FirstGuest); 49] = [
     ("shareFolder", Some(Keeper)),
     ("unshareFolder", Some(Keeper)),
     ("listFolderSessions", Some(Keeper)),
+    ("detachFolder", None),
     ("leaveFolder", Some(Reader)),
     ("cloneFolder", Some(Reader)),
     ("offerFolder", None),

@@ -276,6 +276,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["folder unshare x 019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"],
     ),
     (
+        "POST /folders/{id}/detach",
+        &["detachFolder"],
+        &["folder detach x y"],
+    ),
+    (
         "POST /folders/{id}/leave",
         &["leaveFolder"],
         &["folder leave x"],

@@ -1951,6 +1951,18 @@ pub const ROUTES: &[DocumentedRoute] = &[
     },
     DocumentedRoute {
         method: "POST",
+        path: "/api/v1/folders/{id}/detach",
+        operation: "detachFolder",
+        tag: "folders",
+        summary: "Take a folder out of sessions that mount it, which go on without it",
+        needs: WRITE,
+        body: Some("FolderDetachment"),
+        answer: SuccessReply::Schema("Folder"),
+        refusals: &[400, 404, 409, 422],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
         path: "/api/v1/folders/{id}/leave",
         operation: "leaveFolder",
         tag: "folders",

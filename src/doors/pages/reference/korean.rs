@@ -151,6 +151,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "listFolderSessions",
         "폴더를 마운트하고 끝나지 않은 세션을 나열합니다",
     ),
+    (
+        "detachFolder",
+        "마운트한 세션에서 폴더를 해제합니다. 세션은 폴더 없이 계속됩니다",
+    ),
     ("leaveFolder", "직접 공유받은 폴더에서 나갑니다"),
     ("listFolderInvitations", "받은 폴더 초대를 나열합니다"),
     ("acceptFolder", "폴더 초대를 받아들입니다"),

@@ -1234,7 +1234,7 @@ pub async fn duplicate(
         let group = NameCache::new(view)?.show(&row)?.group;
         // By name they would be folders of the caller, under the command of another user.
         let is_own = row.owner == caller.subject.user;
-        let asked = |mount: &&FolderMount| is_own && !mount.by_itself;
+        let asked = |mount: &&FolderMount| is_own && !mount.by_itself && !mount.detached;
         let mounts = row.mounts.iter().filter(asked);
         let mounts = mounts.map(|mount| folders::asked_again(view, &caller.subject, mount));
         let mounts = mounts.collect::<Result<Vec<NewMountBody>, Failure>>()?;
