@@ -3496,6 +3496,9 @@ pub enum VolumeCommand {
         /// User, and group, of the file system that user 1000 of a session is there, where it has no id-mapped mounts (NFS)
         #[arg(long, value_name = "UID[:GID]")]
         mapped_user: Option<String>,
+        /// What each folder that is made there may take: 200g [default: no limit]
+        #[arg(long, value_name = "SIZE")]
+        folder_limit: Option<String>,
         /// For the users of this domain; for all users when no domain and no project is named
         #[arg(long, value_name = "DOMAIN")]
         domain: Vec<String>,
@@ -3515,6 +3518,9 @@ pub enum VolumeCommand {
         /// Directory that the same file system is mounted on now
         #[arg(long, value_name = "DIRECTORY")]
         path: Option<String>,
+        /// What each folder that is made there from now on may take: 200g, or none
+        #[arg(long, value_name = "SIZE")]
+        folder_limit: Option<String>,
         /// For the users of these domains, in place of the domains before
         #[arg(long, value_name = "DOMAIN")]
         domain: Vec<String>,

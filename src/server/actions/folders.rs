@@ -31,7 +31,7 @@ use store::folders::{FolderLimit, FolderStore, is_full};
 use store::volumes::{VolumeShelf, refusal_of};
 
 use super::storage::{enforcement, folder_limit, is_over};
-use super::volumes::{chosen, on_volume, still_admits};
+use super::volumes::{chosen, limit_of_new, on_volume, still_admits};
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::Caller;
 use crate::appliance::lazy_stores::folder_failure;
@@ -176,6 +176,10 @@ pub async fn create(
                 if let Some(volume) = folder.volume {
                     still_admits(rows, &caller.subject, volume)?;
                 }
+                let folder = Folder {
+                    own_limit: limit_of_new(rows, folder.volume)?,
+                    ..folder
+                };
                 insert(rows, &caller, &folder)?;
                 again(rows, &caller, folder.id, rows.now)
             })
