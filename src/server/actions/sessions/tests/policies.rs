@@ -414,6 +414,10 @@ impl ScopeKeeper for HeldDisks {
 
 #[tokio::test]
 async fn a_session_that_names_no_disk_has_the_usual_one_where_limits_are_held() {
+    let bare = server();
+    let lee = user(&bare, "lee", Role::User);
+    let none = one(&bare, &lee, named("none")).await.unwrap();
+    assert_eq!(none.resources.disk, None, "nothing holds a limit there");
     let folder = tempfile::tempdir().unwrap();
     let settings = base::settings::Settings {
         data: folder.path().to_path_buf(),
@@ -423,6 +427,7 @@ async fn a_session_that_names_no_disk_has_the_usual_one_where_limits_are_held() 
     let server = Server::start(settings, base::observe::Clock::system()).unwrap();
     server.put_test_node("fardel-01");
     let kim = user(&server, "kim", Role::User);
+    server.bring_scopes(std::sync::Arc::new(HeldDisks));
     let disk_of = |session: SessionView| {
         let row = server
             .catalog()
@@ -430,9 +435,6 @@ async fn a_session_that_names_no_disk_has_the_usual_one_where_limits_are_held() 
             .unwrap();
         row.unwrap().spec.demand.disk
     };
-    let nothing = one(&server, &kim, named("nothing")).await.unwrap();
-    assert_eq!(disk_of(nothing), None, "nothing holds a limit yet");
-    server.bring_scopes(std::sync::Arc::new(HeldDisks));
     let usual = one(&server, &kim, named("usual")).await.unwrap();
     assert_eq!(disk_of(usual), Some(Bytes::gib(3)));
     let two = LaunchRequest {
