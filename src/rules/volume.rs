@@ -239,4 +239,17 @@ mod tests {
             assert_eq!(VolumeState::parse(state.word()), Some(state));
         }
     }
+
+    #[test]
+    fn the_limit_of_new_folders_is_one_that_a_folder_may_have_or_none() {
+        assert_eq!(usual_folder_limit(0), Ok(None));
+        for bytes in [MIN_FOLDER_BYTES, MAX_FOLDER_BYTES] {
+            assert_eq!(usual_folder_limit(bytes.0), Ok(Some(bytes)));
+        }
+        for bytes in [1, MIN_FOLDER_BYTES.0 - 1, MAX_FOLDER_BYTES.0 + 1] {
+            let refused = usual_folder_limit(bytes).expect_err("no such limit");
+            assert_eq!(refused.code, "folder.limit-size", "{bytes}");
+            assert_eq!(refused.pointer.as_deref(), Some("/folder_limit"));
+        }
+    }
 }
