@@ -233,6 +233,10 @@ pub struct FolderAdoptionBody {
     pub owner: String,
     /// As of a new folder.
     pub name: String,
+    /// Take it although it names another site that has the same volume: one that is no more, or was set up once more without its
+    /// backup.
+    #[serde(default)]
+    pub of_other_site: bool,
 }
 
 /// A file, a directory or a link in a folder.
@@ -441,6 +445,16 @@ pub struct FolderInvitationView {
     /// Null: until it is taken back.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub ends_at: Option<Timestamp>,
+}
+
+/// The sessions that are to lose a folder.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = FolderDetachment)]
+#[serde(deny_unknown_fields)]
+pub struct FolderDetachmentBody {
+    /// Each as OWNER/NAME, or by its name alone where it is the caller's own; at most 100.
+    #[schema(max_items = 100)]
+    pub sessions: Vec<String>,
 }
 
 /// A session that is not over and mounts a folder.

@@ -94,6 +94,9 @@ pub struct MountView {
     /// Its place is below `/home/work`, or below the home of the image's user instead.
     #[serde(default)]
     pub by_itself: bool,
+    /// The folder's owner took it out of the session: nothing of it is there any more.
+    #[serde(default)]
+    pub detached: bool,
 }
 
 impl std::fmt::Display for MountView {
@@ -108,6 +111,7 @@ impl std::fmt::Display for MountView {
             over_limit: self.over_limit,
             by_itself: self.by_itself,
             mapped: None,
+            detached: self.detached,
         };
         std::fmt::Display::fmt(&mount, f)
     }
@@ -123,6 +127,7 @@ impl From<&FolderMount> for MountView {
             access: MountAccess::of(mount.is_read_only()),
             over_limit: mount.over_limit,
             by_itself: mount.by_itself,
+            detached: mount.detached,
         }
     }
 }

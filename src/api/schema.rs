@@ -105,6 +105,7 @@ fn named() -> Schemas {
     collect::<folders::FolderPatchBody>(&mut all);
     collect::<folders::FolderLimitBody>(&mut all);
     collect::<folders::FolderAdoptionBody>(&mut all);
+    collect::<folders::FolderDetachmentBody>(&mut all);
     collect::<storage::PoolView>(&mut all);
     collect::<storage::PoolSizeBody>(&mut all);
     collect::<folders::NewFolderCopyBody>(&mut all);

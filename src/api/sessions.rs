@@ -554,7 +554,7 @@ pub struct Resources {
     #[serde(default)]
     #[schema(value_type = Option<u64>)]
     pub shm: Option<Bytes>,
-    /// Bytes that the session may write outside its folders; left out: as much as there is room for.
+    /// Bytes that the session may write outside its folders; left out: what a policy says, else the site, where limits are held.
     #[serde(default)]
     #[schema(value_type = Option<u64>)]
     pub disk: Option<Bytes>,

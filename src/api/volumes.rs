@@ -26,6 +26,9 @@ pub struct VolumeView {
     /// What is read of it is kept on the server's own disk. False: no version does that yet.
     #[serde(default)]
     pub cached: bool,
+    /// What each folder that is made there may take by itself, in bytes; null: no limit.
+    #[serde(default)]
+    pub folder_limit: Option<u64>,
     /// `absent`: nothing is mounted there, or another file system; `hung`: it does not answer.
     #[schema(value_type = VolumeStateShape)]
     pub state: VolumeState,
@@ -68,6 +71,9 @@ pub struct NewVolumeBody {
     /// Refused where it is true: the name is kept for a read cache on the server's own disk.
     #[serde(default)]
     pub cached: bool,
+    /// Bytes that each folder which is made there may take by itself; 0, and left out: no limit.
+    #[serde(default)]
+    pub folder_limit: Option<u64>,
     /// Names or ids of the domains whose users make folders there; with none and no project: all users.
     #[serde(default)]
     pub domains: Vec<String>,
@@ -86,6 +92,8 @@ pub struct VolumePatchBody {
     pub path: Option<String>,
     /// As of a new volume.
     pub cached: Option<bool>,
+    /// As of a new volume; folders that are there keep theirs.
+    pub folder_limit: Option<u64>,
     pub domains: Option<Vec<String>>,
     pub projects: Option<Vec<String>>,
 }

@@ -55,6 +55,8 @@ pub struct Settings {
     pub memory: Option<String>,
     /// First size of the pool for folders, as text like `64g`, or `none`; None: as the disk is.
     pub pool_size: Option<String>,
+    /// What a session that names no disk may write outside its folders, as text like `20g`, or `none`.
+    pub session_disk: String,
     /// Devices that do not exist, for demonstrations, as text like `H100:8`; None: those there are.
     pub simulate_gpus: Option<String>,
     /// Where the vendor's driver of devices is found: `/`, or a tree of its own.
@@ -374,6 +376,15 @@ pub const KEYS: &[SettingKey] = &[
         example: "\"64g\"",
         needs_restart: true,
         about: "size of the pool for folders, a file that is made with the first folder where the disk has no quota of its own, or none; unset: a quarter of what is free",
+    },
+    SettingKey {
+        key: "session_disk",
+        variable: "FARDEL_SESSION_DISK",
+        kind: SettingType::Text,
+        default: "\"20g\"",
+        example: "",
+        needs_restart: false,
+        about: "what a session that names no disk may write outside its folders where limits are held and no policy says any; none: no limit",
     },
     SettingKey {
         key: "simulate_gpus",
@@ -1051,6 +1062,7 @@ pub struct SettingsLayer {
     pub cpu: Option<String>,
     pub memory: Option<String>,
     pub pool_size: Option<String>,
+    pub session_disk: Option<String>,
     pub simulate_gpus: Option<String>,
     pub driver_root: Option<PathBuf>,
     pub gpu_mode: Option<String>,
@@ -1371,6 +1383,7 @@ impl From<Settings> for LoadedSettings {
             cpu: settings.cpu.clone(),
             memory: settings.memory.clone(),
             pool_size: settings.pool_size.clone(),
+            session_disk: Some(settings.session_disk.clone()),
             simulate_gpus: settings.simulate_gpus.clone(),
             driver_root: Some(settings.driver_root.clone()),
             gpu_mode: Some(settings.gpu_mode.clone()),
@@ -1485,6 +1498,12 @@ impl Settings {
         // It was checked when it was read.
         let set = self.pool_size.as_deref().map(rules::storage::pool_setting);
         set.and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// What a session that names no disk is held to; None: to nothing.
+    pub fn usual_disk(&self) -> Option<rules::units::Bytes> {
+        // It was checked when it was read.
+        rules::resources::usual_disk(&self.session_disk).unwrap_or_default()
     }
 
     /// Whether every user has to have a second factor.
@@ -1653,6 +1672,9 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
     if let Some(size) = &layer.pool_size {
         rules::storage::pool_setting(size).map_err(|refusal| named("pool_size", refusal))?;
     }
+    if let Some(disk) = &layer.session_disk {
+        rules::resources::usual_disk(disk).map_err(|refusal| named("session_disk", refusal))?;
+    }
     let share = |key: &str, text: Option<&String>| {
         let text = text.ok_or_else(|| missing(key))?;
         let share = rules::units::GpuShare::parse(text).map_err(|refusal| named(key, refusal))?;
@@ -1727,6 +1749,7 @@ fn settings(standings: &[EffectiveSetting]) -> Result<Settings, Refusal> {
         cpu: layer.cpu,
         memory: layer.memory,
         pool_size: layer.pool_size,
+        session_disk: layer.session_disk.ok_or_else(|| missing("session_disk"))?,
         simulate_gpus: layer.simulate_gpus.filter(|text| !text.is_empty()),
         driver_root: absolute(layer.driver_root.ok_or_else(|| missing("driver_root"))?),
         gpu_mode,

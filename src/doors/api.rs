@@ -341,6 +341,8 @@ pub fn router(server: Server, streams: Arc<dyn Streams>) -> Router {
         .route("/folders/{id}/break-glass", post(break_glass::folder))
         .route("/folders/{id}/trash", post(folders::trash))
         .route("/folders/{id}/restore", post(folders::restore))
+        .route("/folders/{id}/purge", post(folders::purge))
+        .route("/folders/{id}/detach", post(folder_shares::detach))
         .route("/folders/{id}/adopt", post(folders::adopt))
         .route(
             "/folders/{id}/shares",

@@ -225,6 +225,7 @@ impl LocalNode {
             starts: Starts::on(std::thread::available_parallelism().map_or(1, NonZero::get)),
             stopping: BTreeMap::new(),
             limits: BTreeMap::new(),
+            detached: BTreeMap::new(),
             // What an earlier server gave is still held.
             grants: shares.held(),
             unheld: shares.problems().clone(),

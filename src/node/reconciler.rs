@@ -110,6 +110,8 @@ pub(crate) struct Reconciler {
     pub(crate) starts: Starts,
     pub(crate) stopping: BTreeMap<ContainerName, Timestamp>,
     pub(crate) limits: BTreeMap<ContainerName, Demand>,
+    /// Folders that were to be taken out of containers, and whether they are.
+    pub(crate) detached: BTreeMap<ContainerName, BTreeMap<FolderId, bool>>,
     /// Holds containers to shares of real devices.
     pub(crate) shares: Arc<Shares>,
     /// Knows the real devices; None where they are simulated.
@@ -453,6 +455,7 @@ impl Reconciler {
         let mounts: Vec<runtime::MountOrder> = order
             .mounts
             .iter()
+            .filter(|mount| !mount.detached)
             .map(|mount| {
                 let made = self.mount_order(mount);
                 // What no launch asked for keeps no session from starting while a file server is away, nor once a lost
@@ -706,6 +709,7 @@ impl Reconciler {
 
     fn adjust(&mut self, order: &ContainerOrder) {
         self.regrant(order);
+        self.detach(order);
         if self.limits.get(&order.name) == Some(&order.demand) {
             return;
         }
@@ -728,6 +732,27 @@ impl Reconciler {
             }
             Err(fault) => {
                 tracing::warn!(container = %order.name, error = %chain(&fault), "its limits cannot be changed now")
+            }
+        }
+    }
+
+    /// Takes folders out of a running container that their owners want out of it.
+    fn detach(&mut self, order: &ContainerOrder) {
+        let Some(name) = runtime_name(order.name) else {
+            return;
+        };
+        for mount in order.mounts.iter().filter(|mount| mount.detached) {
+            let known = self.detached.entry(order.name).or_default();
+            if known.get(&mount.folder) == Some(&true) {
+                continue;
+            }
+            let detached = self.runtime.detach(&name, &mount.folder.to_string());
+            // Once: it is tried again with every look.
+            let is_news = known.insert(mount.folder, detached.is_ok()).is_none();
+            if let Err(fault) = detached
+                && is_news
+            {
+                tracing::warn!(container = %order.name, folder = %mount.folder, error = %chain(&fault), "a folder cannot be taken out of it now");
             }
         }
     }
@@ -772,6 +797,7 @@ impl Reconciler {
     fn forget(&mut self, name: ContainerName) {
         self.stopping.remove(&name);
         self.limits.remove(&name);
+        self.detached.remove(&name);
         self.grants.remove(&name);
         self.unheld.remove(&name);
         self.shares.forget(name);

@@ -56,6 +56,7 @@ mod committing;
 mod container;
 mod container_user;
 mod descriptors;
+mod detachment;
 mod devices;
 mod dotfiles;
 mod ending;
@@ -693,6 +694,23 @@ impl Runtime {
     pub fn app_files(&self, name: &RuntimeName) -> Result<Vec<(String, String)>, RuntimeFault> {
         let root = self.open_of_first(name, "root", "look for files in the container")?;
         Ok(app_files::read(root.as_fd()))
+    }
+
+    /// Takes what is mounted of a folder out of a running container, wherever it is there. `directory`: the folder's own, by its
+    /// name, which no other has. Fine where nothing of it is mounted. What a process has open stays open to it.
+    pub fn detach(&self, name: &RuntimeName, directory: &str) -> Result<(), RuntimeFault> {
+        const WHAT: &str = "take a folder out of the container";
+        let fault = |source| RuntimeFault::System { what: WHAT, source };
+        for _ in 0..detachment::ROUNDS {
+            let table = self.open_of_first(name, "mountinfo", WHAT)?;
+            let places = detachment::places(table, directory).map_err(fault)?;
+            if places.is_empty() {
+                return Ok(());
+            }
+            let namespace = self.open_of_first(name, "ns/mnt", WHAT)?;
+            detachment::unmount(&namespace, &places).map_err(fault)?;
+        }
+        Err(fault(io::ErrorKind::ResourceBusy.into()))
     }
 
     /// Opens what belongs to the first process of a running container, below its directory of `/proc`.

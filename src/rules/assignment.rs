@@ -61,6 +61,7 @@ fn mount(mount: &FolderMount) -> MountSpec {
         read_only: mount.is_read_only(),
         by_itself: mount.by_itself,
         mapped: mount.mapped,
+        detached: mount.detached,
     }
 }
 

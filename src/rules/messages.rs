@@ -107,6 +107,9 @@ pub struct MountSpec {
     /// The user of its volume, where that has no id-mapped mounts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapped: Option<MappedUser>,
+    /// It is not mounted any more: a container that runs with it is to lose it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub detached: bool,
 }
 
 /// A network that joins the containers of one session, which are on one node. Each has the address and the name that its

@@ -17,7 +17,8 @@ pub struct Demand {
     pub memory: Bytes,
     /// Size of /dev/shm, bytes; counts against the memory limit.
     pub shm: Bytes,
-    /// What it may write outside its folders, bytes; None: as much as there is room for.
+    /// What it may write outside its folders, bytes; None: as much as there is room for. A launch that names none may be given
+    /// that of a policy or of the site.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<Bytes>,
     /// Share of devices, 2.5 being two whole ones and half of a third; 0 where none is wanted.
@@ -59,6 +60,19 @@ pub const MIN_MEMORY: Bytes = Bytes::mib(16);
 /// tables the file for it is longer than one of ext4 may be.
 pub const MIN_DISK: Bytes = Bytes::mib(64);
 pub const MAX_DISK: Bytes = Bytes::gib(15 * 1024);
+
+/// Reads the setting of the disk of a session that names none: a size; None for `none`, which is no limit.
+///
+/// Errors: `setting.session-disk`.
+pub fn usual_disk(text: &str) -> Result<Option<Bytes>, Refusal> {
+    if text.trim().eq_ignore_ascii_case("none") {
+        return Ok(None);
+    }
+    match Bytes::parse(text) {
+        Ok(size) if (MIN_DISK..=MAX_DISK).contains(&size) => Ok(Some(size)),
+        _ => Err(refusals::setting_session_disk(MIN_DISK, MAX_DISK)),
+    }
+}
 
 impl Default for Demand {
     /// One core, 1 GiB, 64 MiB of shared memory, no device.
@@ -466,6 +480,22 @@ mod tests {
         let memory: u64 = three.iter().flatten().map(|part| part.memory.0).sum();
         assert_eq!((three.len(), memory), (3, 100));
         assert!(three.iter().all(|part| part[0].share == GpuShare(30)));
+    }
+
+    #[test]
+    fn the_usual_disk_is_a_size_that_a_session_may_name_or_none() {
+        for (text, expected) in [
+            ("20g", Some(Bytes::gib(20))),
+            ("64m", Some(MIN_DISK)),
+            ("none", None),
+            (" None ", None),
+        ] {
+            assert_eq!(usual_disk(text), Ok(expected), "{text}");
+        }
+        for text in ["", "0", "63m", "16t", "much"] {
+            let refused = usual_disk(text).map_err(|refusal| refusal.code.to_string());
+            assert_eq!(refused, Err("setting.session-disk".to_owned()), "{text}");
+        }
     }
 
     #[test]

@@ -8,8 +8,9 @@ use crate::names::{TenantName, VolumeId};
 use crate::permissions::Subject;
 use crate::refusal::Refusal;
 use crate::refusals;
+use crate::storage::{MAX_FOLDER_BYTES, MIN_FOLDER_BYTES};
 use crate::tenancy::{DomainId, ProjectId};
-use crate::units::Timestamp;
+use crate::units::{Bytes, Timestamp};
 pub use crate::workload::mount::MappedUser;
 
 /// What the box's own disk is called where volumes are named.
@@ -103,6 +104,8 @@ pub struct Volume {
     pub access: VolumeAccess,
     /// None: sessions mount its folders with their ids mapped.
     pub mapped: Option<MappedUser>,
+    /// What each folder that is made there may take by itself; None: no limit until an administrator gives it one.
+    pub folder_limit: Option<Bytes>,
     pub created_at: Timestamp,
     pub generation: u64,
 }
@@ -115,6 +118,18 @@ pub fn volume_name(typed: &str) -> Result<TenantName, Refusal> {
     match name.as_str() == DEFAULT_VOLUME {
         true => Err(refusals::volume_name_taken(name).at("/name")),
         false => Ok(name),
+    }
+}
+
+/// The limit of new folders on a volume, as it was asked for; 0 is none.
+///
+/// Errors: `folder.limit-size`.
+pub fn usual_folder_limit(bytes: u64) -> Result<Option<Bytes>, Refusal> {
+    let (least, most) = (MIN_FOLDER_BYTES, MAX_FOLDER_BYTES);
+    match bytes {
+        0 => Ok(None),
+        bytes if (least.0..=most.0).contains(&bytes) => Ok(Some(Bytes(bytes))),
+        _ => Err(refusals::folder_limit_size(least, most).at("/folder_limit")),
     }
 }
 
@@ -222,6 +237,19 @@ mod tests {
             assert_eq!(told(state.refuse_reading()).as_deref(), reading);
             assert_eq!(told(state.refuse_writing()).as_deref(), writing);
             assert_eq!(VolumeState::parse(state.word()), Some(state));
+        }
+    }
+
+    #[test]
+    fn the_limit_of_new_folders_is_one_that_a_folder_may_have_or_none() {
+        assert_eq!(usual_folder_limit(0), Ok(None));
+        for bytes in [MIN_FOLDER_BYTES, MAX_FOLDER_BYTES] {
+            assert_eq!(usual_folder_limit(bytes.0), Ok(Some(bytes)));
+        }
+        for bytes in [1, MIN_FOLDER_BYTES.0 - 1, MAX_FOLDER_BYTES.0 + 1] {
+            let refused = usual_folder_limit(bytes).expect_err("no such limit");
+            assert_eq!(refused.code, "folder.limit-size", "{bytes}");
+            assert_eq!(refused.pointer.as_deref(), Some("/folder_limit"));
         }
     }
 }

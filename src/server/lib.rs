@@ -79,6 +79,8 @@ struct ServerInner {
     snapshots: snapshot::Snapshots,
     streams: OnceLock<Arc<dyn base::link::streams::Streams>>,
     homes: OnceLock<()>,
+    /// Rung where folders are to be removed before their time in the trash is over.
+    folder_purges: tokio::sync::Notify,
     under_way: actions::replay::UnderWay,
 }
 
@@ -223,6 +225,7 @@ impl Server {
             snapshots: snapshot::Snapshots::default(),
             streams: OnceLock::new(),
             homes: OnceLock::new(),
+            folder_purges: tokio::sync::Notify::new(),
             under_way: actions::replay::UnderWay::default(),
         }))
     }
@@ -248,6 +251,16 @@ impl Server {
     /// Whether sessions have the home of their owner by themselves.
     pub fn gives_homes(&self) -> bool {
         self.0.homes.get().is_some() && self.settings().homes
+    }
+
+    /// Has folders that are being purged removed now; without it the next look does.
+    pub(crate) fn ask_for_purge(&self) {
+        self.0.folder_purges.notify_one();
+    }
+
+    /// Until that is asked for.
+    pub(crate) async fn purge_asked(&self) {
+        self.0.folder_purges.notified().await;
     }
 
     /// Brings what serves the ports of apps; without it they are given and not served, as in tests of rows.
@@ -398,9 +411,15 @@ impl Server {
         self.0.lazy_stores.bring_scopes(keeper);
     }
 
+    /// Whether such were brought: without them nothing is held, as in tests of rows.
+    pub(crate) fn has_scopes(&self) -> bool {
+        self.0.lazy_stores.has_scopes()
+    }
+
     /// The directories of folders on this machine's disk.
     pub(crate) fn folders(&self) -> Result<Arc<store::folders::FolderStore>, Failure> {
-        self.0.lazy_stores.folders(&self.settings().data)
+        let site = self.catalog().founding().installation_id;
+        self.0.lazy_stores.folders(&self.settings().data, site)
     }
 
     /// What runs the long work of this server.

@@ -4,11 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, Permissions};
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use rules::folder::ScopeOwner;
@@ -17,7 +17,7 @@ use rules::names::{FolderId, VolumeId};
 use rules::refusals;
 use rules::units::{Bytes, Timestamp};
 use rules::volume::{MappedUser, VolumeState};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, XattrFlags, openat2};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, XattrFlags, openat2};
 use rustix::io::Errno;
 use uuid::Uuid;
 
@@ -80,6 +80,10 @@ const STAGING: &str = "staging";
 const REMOVED: &str = "trash";
 /// What of a folder's directory holds earlier states of its files.
 const SNAPSHOTS: &str = "snapshots";
+/// What of a folder's directory on a volume names the site whose folder it is: several sites may share a volume.
+const SITE: &str = "site";
+/// What is read of it: an id as text.
+const MAX_SITE: u64 = 64;
 
 /// The directory that sessions mount of a folder, whether it is there or not. It may lead through a link of ours into a scope
 /// that has to be entered first.
@@ -172,6 +176,8 @@ pub struct FolderStore {
     trash: Trash,
     keeper: Arc<dyn ScopeKeeper>,
     volumes: VolumeShelf,
+    /// The site that directories on volumes name. None until it is told.
+    site: OnceLock<Uuid>,
     /// Uploads that are written to, finished or removed at this moment.
     busy: staging::BusyUploads,
     finished: staging::FinishedUploads,
@@ -204,6 +210,7 @@ impl FolderStore {
         Ok(Self {
             data: data.to_owned(),
             volumes: VolumeShelf::below(&folders),
+            site: OnceLock::new(),
             folders,
             trash,
             keeper,
@@ -225,6 +232,12 @@ impl FolderStore {
     /// The volumes that folders may lie on.
     pub fn volumes(&self) -> &VolumeShelf {
         &self.volumes
+    }
+
+    /// Says which site this is: what is made on a volume from now on names it.
+    pub fn be_site(&self, site: Uuid) {
+        // A site has one id for as long as it is there.
+        let _ = self.site.set(site);
     }
 
     /// The volume that a folder lies on; None for one on the disk of the data directory. Costs one look there, and none at
@@ -267,6 +280,7 @@ impl FolderStore {
             }
             None => open_to_all(&data)?,
         }
+        self.name_site(&open, id)?;
         let top = open.path();
         let all = top.join(FOLDERS);
         for changed in [
@@ -305,6 +319,61 @@ impl FolderStore {
     /// for it.
     pub fn lies_on(&self, volume: VolumeId, id: FolderId) -> bool {
         directory_on_volume(&self.volumes, volume, id).is_ok()
+    }
+
+    /// Writes into the directory of a folder on a volume whose it is, where nothing says so yet.
+    fn name_site(&self, open: &OpenVolume, id: FolderId) -> io::Result<()> {
+        let Some(site) = self.site.get() else {
+            return Ok(());
+        };
+        let own = open.directory(&directory(Path::new(FOLDERS), id))?;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = match rustix::fs::openat(&own, SITE, flags, Mode::RUSR | Mode::WUSR) {
+            Err(Errno::EXIST) => return Ok(()),
+            made => File::from(made?),
+        };
+        // Half of it names no site, as a directory of an earlier version.
+        file.write_all(site.to_string().as_bytes())?;
+        file.sync_all()
+    }
+
+    /// Whether a directory on a volume names another site. One that names none is no other's: an earlier version made it.
+    fn is_of_other(&self, open: &OpenVolume, id: FolderId) -> io::Result<bool> {
+        let own = open.directory(&directory(Path::new(FOLDERS), id))?;
+        let flags =
+            OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&own, SITE, flags, Mode::empty()) {
+            Err(Errno::NOENT | Errno::LOOP) => return Ok(false),
+            opened => File::from(opened?),
+        };
+        let mut text = Vec::new();
+        file.take(MAX_SITE).read_to_end(&mut text)?;
+        let named = String::from_utf8_lossy(&text).trim().parse::<Uuid>().ok();
+        Ok(named.is_some_and(|named| self.site.get().is_some_and(|own| *own != named)))
+    }
+
+    /// Whether the directory of a folder on a volume is one of another site, which has the same volume. Callers bring a thread
+    /// that may wait for it.
+    ///
+    /// Errors: `volume.absent`, `volume.hung`, each carried; what the kernel says.
+    pub fn is_of_other_site(&self, volume: VolumeId, id: FolderId) -> io::Result<bool> {
+        self.is_of_other(&self.volumes.enter(volume)?, id)
+    }
+
+    /// Makes the directory of a folder on a volume one of this site. Callers bring a thread that may wait for it.
+    ///
+    /// Errors: as `is_of_other_site`.
+    pub fn take_from_site(&self, volume: VolumeId, id: FolderId) -> io::Result<()> {
+        let open = self.volumes.enter(volume)?;
+        let inside = directory(Path::new(FOLDERS), id);
+        let own = open.directory(&inside)?;
+        match rustix::fs::unlinkat(&own, SITE, AtFlags::empty()) {
+            Err(error) if error != Errno::NOENT => return Err(error.into()),
+            _ => {}
+        }
+        self.name_site(&open, id)?;
+        File::open(open.path().join(inside))?.sync_all()
     }
 
     /// Finds a folder on a volume again whose link is not on this disk, as where the box came back from a backup to another one.
@@ -505,18 +574,20 @@ impl FolderStore {
         let Some(found) = self.find(id)? else {
             return Ok(());
         };
+        let fine = |gone: io::Result<()>| match gone {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        };
         for path in [
             found.staging(),
             found.removed(),
             found.snapshots(),
             found.data(),
-            found.own.clone(),
         ] {
-            match fs::remove_dir(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            fine(fs::remove_dir(path))?;
         }
+        fine(fs::remove_file(found.own.join(SITE)))?;
+        fine(fs::remove_dir(&found.own))?;
         match found.scope.is_some() || found.volume.is_some() {
             true => unlink(&directory(&self.folders, id)),
             false => Ok(()),
@@ -853,13 +924,20 @@ impl FolderStore {
         listed(&self.folders)
     }
 
-    /// The folders whose directories are on a volume, whether a link leads there or not. Callers bring a thread that may wait for
-    /// it.
+    /// The folders whose directories are on a volume, whether a link leads there or not, without those of other sites that no
+    /// row names. Callers bring a thread that may wait for it. Costs a small read of each that is not `known`.
     ///
     /// Errors: `volume.absent`, `volume.hung`, each carried.
-    pub fn all_on(&self, volume: VolumeId) -> io::Result<BTreeSet<FolderId>> {
+    pub fn all_on(
+        &self,
+        volume: VolumeId,
+        known: &BTreeSet<FolderId>,
+    ) -> io::Result<BTreeSet<FolderId>> {
         let open = self.volumes.enter(volume)?;
-        ids_below(open.root())
+        let mut all = ids_below(open.root())?;
+        // What cannot be read is named: an administrator looks at it.
+        all.retain(|id| known.contains(id) || !self.is_of_other(&open, *id).unwrap_or(false));
+        Ok(all)
     }
 }
 
@@ -1322,7 +1400,10 @@ mod tests {
         let told = crate::volumes::refusal_of(&error).map(|refusal| refusal.code);
         assert_eq!(told.as_deref(), Some("volume.absent"));
         store.find_again(volume, ID).expect_err("not mounted");
-        store.all_on(volume).expect_err("not mounted");
+        store
+            .all_on(volume, &BTreeSet::new())
+            .expect_err("not mounted");
+        store.is_of_other_site(volume, ID).expect_err("not mounted");
         assert_eq!(store.volume_of(ID), None);
         let place = directory(&data.path().join(FOLDERS), ID);
         fs::create_dir_all(place.parent().expect("a shard")).expect("made");

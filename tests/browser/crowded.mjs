@@ -28,7 +28,7 @@ const PAGES = [
   "/policies/crowd/remove", "/policies/crowd/detach", "/presets/PRESET/remove", "/announcements/ANNOUNCEMENT/remove",
   "/idle-rules/crowd/remove", "/allowances/ALLOWANCE/end", "/reservations/RESERVATION/cancel", "/courses/COURSE/archive",
   "/courses/COURSE/remove", "/statements/close", "/me/second-factor", "/folders/FOLDER/usage", "/folders/FOLDER/snapshots",
-  "/folders/FOLDER/removed", "/folders/FOLDER/removed/empty", "/folders/FOLDER/trash", "/folders/FOLDER/search?q=crowd",
+  "/folders/FOLDER/removed", "/folders/FOLDER/removed/empty", "/folders/FOLDER/trash", "/folders/FOLDER/purge", "/folders/FOLDER/search?q=crowd",
   "/sessions/SESSION", "/sessions/SESSION/logs", "/sessions/SESSION/metrics", "/sessions/SESSION/processes",
   "/sessions/SESSION/commit", "/sessions/SESSION/apps", "/sessions/stop?id=SESSION", "/gpus/GPU", "/gpus/GPU/test",
   "/nodes/NODE",

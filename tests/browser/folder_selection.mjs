@@ -196,3 +196,26 @@ test("a folder goes to the trash with its files and comes back", async () => {
   assert.deepEqual(complaints, []);
   await context.close();
 });
+
+test("a folder in the trash is deleted for good once that is asked for and answered", async () => {
+  const context = await browser.newContext({ storageState: state, locale: "en-US" });
+  const page = await context.newPage();
+  const complaints = listen(page);
+  const { place, files } = await folder(page, "unwanted");
+  const id = new URL(place).pathname.split("/")[2];
+  await page.goto(`${house.origin}/folders`);
+  await page.click(`a[href='/folders/${id}/trash']`);
+  await page.locator("dialog.question[open]").waitFor();
+  await page.click("dialog form button");
+  await page.click(`a[href='/folders/${id}/purge']`);
+  await page.locator("dialog.question[open]", { hasText: "Delete unwanted for good?" }).waitFor();
+  assert.deepEqual(await violations(page), []);
+  assert.ok(existsSync(join(files, "f.txt")), "a question removes nothing");
+  await page.click("dialog form button");
+  await page.locator("[role=status]", { hasText: "Folder unwanted is being deleted" }).first().waitFor();
+  await until(() => "the files are gone", async () => !existsSync(files));
+  await page.goto(`${house.origin}/folders`);
+  assert.equal(await page.locator("td", { hasText: "unwanted" }).count(), 0);
+  assert.deepEqual(complaints, []);
+  await context.close();
+});

@@ -1,4 +1,5 @@
-// A folder is shared with a colleague: offered, accepted, mounted read-only in a session, not written to, and taken back.
+// A folder is shared with a colleague: offered, accepted, mounted read-only in a session, not written to, taken back,
+// and taken out of the session.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -84,7 +85,7 @@ test("a folder is shared to be read, accepted, mounted, and taken back", async (
     const answer = await fetch("/api/v1/sessions", {
       method: "POST",
       headers: { "content-type": "application/json" },
-      body: JSON.stringify({ name: "reads", command: ["sh", "-c", "touch /data/new; echo tried; sleep 600"], kind: "batch", mounts: [{ folder: "mina/data", at: "/data" }] }),
+      body: JSON.stringify({ name: "reads", command: ["sh", "-c", "touch /data/new; echo tried; while grep -q ' /data ' /proc/self/mounts; do sleep 0.2; done; echo without it; sleep 600"], kind: "batch", mounts: [{ folder: "mina/data", at: "/data" }] }),
     });
     const body = await answer.json();
     const session = body.sessions?.[0] ?? body;
@@ -100,6 +101,13 @@ test("a folder is shared to be read, accepted, mounted, and taken back", async (
   await owner.locator("td", { hasText: "reads" }).waitFor();
   await owner.locator("form[action$='/unshare'] button").click();
   await owner.locator("p.none", { hasText: "Shared with no user" }).waitFor();
+  // It still runs with the folder, until the owner takes it out.
+  assert.doesNotMatch(await output(), /without it/);
+  await owner.locator("tr", { hasText: "reads" }).locator("form[action$='/detach'] button").click();
+  await owner.locator("[role=status]", { hasText: "Session lee/reads loses the folder" }).first().waitFor();
+  await owner.locator("p.none", { hasText: "No session mounts it now" }).waitFor();
+  assert.deepEqual(await violations(owner), []);
+  await until(() => "the session is without it", async () => /without it/.test(await output()));
   await until(
     () => "the folder is gone for the colleague",
     async () => (await colleague.goto(files)).status() === 404,

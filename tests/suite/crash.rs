@@ -9,6 +9,7 @@ mod inner_door;
 pub(crate) mod installation;
 mod manners;
 mod older_release;
+mod own_disk;
 mod owners;
 mod random;
 mod reunion;

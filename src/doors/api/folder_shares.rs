@@ -1,6 +1,6 @@
 //! Shares of folders over REST, and the folders that others offer the caller.
 
-use api::folders::NewFolderShareBody;
+use api::folders::{FolderDetachmentBody, NewFolderShareBody};
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use server::actions::folders::sharing;
@@ -48,6 +48,16 @@ pub(super) async fn sessions(
 ) -> ApiResult {
     let known = sharing::sessions(&api.server, &caller, &id).await?;
     responses::all(&headers, known)
+}
+
+pub(super) async fn detach(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+    sent: JsonBody<FolderDetachmentBody>,
+) -> ApiResult {
+    let changed = sharing::detach(&api.server, &caller, &id, sent.value).await?;
+    responses::changed(&changed, changed.generation)
 }
 
 pub(super) async fn leave(

@@ -80,6 +80,16 @@ pub(super) async fn restore(
     responses::changed(&changed, changed.generation)
 }
 
+/// Has a folder in the trash removed for good.
+pub(super) async fn purge(
+    State(api): State<ApiContext>,
+    ApiCaller(caller): ApiCaller,
+    Path(id): Path<String>,
+) -> ApiResult {
+    let changed = folders::purge(&api.server, &caller, &id).await?;
+    responses::changed(&changed, changed.generation)
+}
+
 /// Makes a directory that belongs to no folder one of a user.
 pub(super) async fn adopt(
     State(api): State<ApiContext>,

@@ -106,6 +106,7 @@ impl BenchServer {
                 .env("FARDEL_DATA", self.place.path().join("data"))
                 .env("FARDEL_RUN", self.place.path().join("run"))
                 .env("FARDEL_POOL_SIZE", "none")
+                .env("FARDEL_SESSION_DISK", "none")
                 .env("FARDEL_LISTEN", self.listen.to_string())
                 .envs(self.more.iter().copied())
                 .stdin(Stdio::null())

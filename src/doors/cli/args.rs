@@ -526,7 +526,7 @@ pub struct LaunchArguments {
     /// Size of /dev/shm, part of the memory limit [default: 64m]
     #[arg(long, value_name = "SIZE", help_heading = "Resources")]
     pub shm: Option<String>,
-    /// What it may write outside its folders: 20g [default: what there is room for]
+    /// What it may write outside its folders: 20g [default: that of a policy, else of the site]
     #[arg(long, value_name = "SIZE", help_heading = "Resources")]
     pub disk: Option<String>,
     /// Share of a GPU in hundredths (0.35), whole GPUs (2), or both (2.5)
@@ -3084,6 +3084,14 @@ pub enum FolderCommand {
         #[arg(value_name = "FOLDER", required = true)]
         folders: Vec<String>,
     },
+    /// Remove folders in the trash for good, before their time there is over
+    #[command(after_help = "Example:\n  \
+        fardel folder trash data && fardel folder purge data\n\n\
+        Nothing brings their files back.")]
+    Purge {
+        #[arg(value_name = "FOLDER", required = true)]
+        folders: Vec<String>,
+    },
     /// Make a directory that belongs to no folder a folder of a user
     #[command(after_help = "Example:\n  \
         fardel folder adopt 0199f0a3-6c1e-7d40-8000-000000000001 --owner kim --name found\n\n\
@@ -3098,6 +3106,9 @@ pub enum FolderCommand {
         /// Name of the folder
         #[arg(long, value_name = "NAME")]
         name: String,
+        /// Take it from another site that has the same volume and is no more
+        #[arg(long)]
+        of_other_site: bool,
     },
     /// Share a folder with a user, who is asked first, or with the members of a project
     #[command(after_help = "Examples:\n  \
@@ -3143,6 +3154,18 @@ pub enum FolderCommand {
     Sessions {
         #[arg(value_name = "FOLDER")]
         folder: String,
+    },
+    /// Take a folder out of sessions that mount it; they go on without it
+    #[command(after_help = "Example:\n  \
+        fardel folder detach data lee/train\n\n\
+        A running session loses it within seconds. A file that a program has open stays open to it until it closes it or ends.")]
+    Detach {
+        /// Its name, OWNER/NAME, or id
+        #[arg(value_name = "FOLDER")]
+        folder: String,
+        /// As `fardel folder sessions` lists them: OWNER/NAME, or the name of one of your own
+        #[arg(value_name = "SESSION", required = true)]
+        sessions: Vec<String>,
     },
     /// List the folders that are offered to you
     Invitations,
@@ -3518,6 +3541,9 @@ pub enum VolumeCommand {
         /// User, and group, of the file system that user 1000 of a session is there, where it has no id-mapped mounts (NFS)
         #[arg(long, value_name = "UID[:GID]")]
         mapped_user: Option<String>,
+        /// What each folder that is made there may take: 200g [default: no limit]
+        #[arg(long, value_name = "SIZE")]
+        folder_limit: Option<String>,
         /// For the users of this domain; for all users when no domain and no project is named
         #[arg(long, value_name = "DOMAIN")]
         domain: Vec<String>,
@@ -3537,6 +3563,9 @@ pub enum VolumeCommand {
         /// Directory that the same file system is mounted on now
         #[arg(long, value_name = "DIRECTORY")]
         path: Option<String>,
+        /// What each folder that is made there from now on may take: 200g, or none
+        #[arg(long, value_name = "SIZE")]
+        folder_limit: Option<String>,
         /// For the users of these domains, in place of the domains before
         #[arg(long, value_name = "DOMAIN")]
         domain: Vec<String>,

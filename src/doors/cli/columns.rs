@@ -908,6 +908,7 @@ pub(super) const VOLUMES: &[Column<VolumeView>] = &[
     column("TOTAL", 2, |r, _| bytes(r.total.map(Bytes))),
     column("FOLDERS", 1, |r, _| r.folders.to_string()),
     column("LIMITS", 2, |r, _| r.enforcement.word().to_owned()),
+    column("EACH", 2, |r, _| bytes(r.folder_limit.map(Bytes))),
     column("DIRECTORY", 1, |r, _| maybe(r.path.as_ref())),
     column("DOMAINS", 2, |r, _| dash(&r.domains.join(","))),
     column("PROJECTS", 2, |r, _| dash(&r.projects.join(","))),

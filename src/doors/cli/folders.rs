@@ -201,11 +201,18 @@ pub(super) async fn folder(
                 print(&view.said(&json!({"name": folder}), &format!("{folder}  trashed"))?);
             }
         }
-        FolderCommand::Adopt { id, owner, name } => {
+        FolderCommand::Adopt {
+            id,
+            owner,
+            name,
+            of_other_site,
+        } => {
             let path = format!("{}/adopt", path(&id));
-            let adopted = client
-                .post(&path, &json!({"owner": owner, "name": name}))
-                .await?;
+            let mut body = json!({"owner": owner, "name": name});
+            if of_other_site {
+                body["of_other_site"] = json!(true);
+            }
+            let adopted = client.post(&path, &body).await?;
             print(&view.one(&adopted, columns::FOLDERS)?);
         }
         FolderCommand::Share {
@@ -265,6 +272,12 @@ pub(super) async fn folder(
                 print(&view.said(&json!({"id": invitation}), &said)?);
             }
         }
+        FolderCommand::Detach { folder, sessions } => {
+            let path = format!("{}/detach", path(&folder));
+            client.post(&path, &json!({"sessions": sessions})).await?;
+            let said = format!("{folder}  detached from {}", sessions.join(", "));
+            print(&view.said(&json!({"name": folder, "sessions": sessions}), &said)?);
+        }
         FolderCommand::Leave { folders } => {
             for folder in folders {
                 act(client, &folder, "leave").await?;
@@ -278,6 +291,13 @@ pub(super) async fn folder(
             for folder in folders {
                 act(client, &folder, "restore").await?;
                 print(&view.said(&json!({"name": folder}), &format!("{folder}  restored"))?);
+            }
+        }
+        FolderCommand::Purge { folders } => {
+            for folder in folders {
+                act(client, &folder, "purge").await?;
+                let said = format!("{folder}  removed for good");
+                print(&view.said(&json!({"name": folder}), &said)?);
             }
         }
     }

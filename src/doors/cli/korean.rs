@@ -606,6 +606,10 @@ const SUMMARIES: &[(&str, &str)] = &[
     ),
     ("folder restore", "휴지통의 폴더를 파일과 함께 되돌립니다"),
     (
+        "folder purge",
+        "휴지통의 폴더를 기한 전에 완전히 삭제합니다",
+    ),
+    (
         "folder adopt",
         "어느 폴더의 것도 아닌 디렉터리를 사용자의 폴더로 만듭니다",
     ),
@@ -621,6 +625,10 @@ const SUMMARIES: &[(&str, &str)] = &[
     (
         "folder sessions",
         "폴더를 마운트하고 끝나지 않은 세션을 나열합니다",
+    ),
+    (
+        "folder detach",
+        "마운트한 세션에서 폴더를 해제합니다. 세션은 폴더 없이 계속됩니다",
     ),
     ("folder invitations", "받은 폴더 초대를 나열합니다"),
     ("folder accept", "폴더 초대를 받아들입니다"),

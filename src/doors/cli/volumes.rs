@@ -29,6 +29,7 @@ pub(super) async fn volume(
             name,
             path,
             mapped_user,
+            folder_limit,
             domain,
             project,
         } => {
@@ -37,6 +38,9 @@ pub(super) async fn volume(
             if let Some(user) = mapped_user {
                 body["mapped_user"] = user.into();
             }
+            if let Some(limit) = folder_limit {
+                body["folder_limit"] = limit_of(&limit)?.into();
+            }
             let made = client.send::<VolumeView>(PATH, &body).await?;
             print(&view.said(&made.body, &made.read.name)?);
         }
@@ -44,6 +48,7 @@ pub(super) async fn volume(
             volume,
             name,
             path: directory,
+            folder_limit,
             domain,
             project,
             everyone,
@@ -56,6 +61,9 @@ pub(super) async fn volume(
                 if let Some(value) = value {
                     patch.insert(field.to_owned(), value.into());
                 }
+            }
+            if let Some(limit) = folder_limit {
+                patch.insert("folder_limit".to_owned(), limit_of(&limit)?.into());
             }
             for (field, names) in [("domains", domain), ("projects", project)] {
                 if everyone || !names.is_empty() {
@@ -84,6 +92,14 @@ pub(super) async fn volume(
         }
     }
     Ok(0)
+}
+
+/// Bytes of a limit as it was typed; 0 for `none`.
+fn limit_of(typed: &str) -> Result<u64, CliError> {
+    match typed.eq_ignore_ascii_case("none") {
+        true => Ok(0),
+        false => Ok(Bytes::parse(typed)?.0),
+    }
 }
 
 fn path(volume: &str) -> String {

@@ -703,6 +703,7 @@ pub(super) fn words(t: Text, code: &str) -> (&'static str, Option<&'static str>)
         "folder.trashed" => t.events_folder_trashed(),
         "folder.restored" => t.events_folder_restored(),
         "folder.purged" => t.events_folder_purged(),
+        "folder.purge-asked" => t.events_folder_purge_asked(),
         "folder.trash-gave-way" => t.events_folder_trash_gave_way(),
         "folder.limit-set" => t.events_folder_limit_set(),
         "folder.shared" => t.events_folder_shared(),

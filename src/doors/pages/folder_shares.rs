@@ -1,7 +1,7 @@
 //! `/folders/{id}/sharing`: whom a folder is shared with, which sessions mount it, and a form for one share more; and what is
 //! answered to a folder that is offered. Decides nothing.
 
-use api::folders::NewFolderShareBody;
+use api::folders::{FolderDetachmentBody, NewFolderShareBody};
 use askama::Template;
 use axum::Router;
 use axum::extract::{Form, Path, State};
@@ -40,6 +40,8 @@ pub struct FolderSharesPage {
     pub shares_on: bool,
     pub shares: Vec<FolderShareRow>,
     pub sessions: Vec<FolderSessionRow>,
+    /// It may be taken out of them.
+    pub detaches: bool,
     pub rights: Vec<Choice>,
     pub lifetimes: Vec<Choice>,
     /// As they were typed.
@@ -69,6 +71,7 @@ pub(super) fn router() -> Router<PagesContext> {
         .route("/folders/{id}/sharing", get(show))
         .route("/folders/{id}/share", post(share))
         .route("/folders/{id}/unshare", post(unshare))
+        .route("/folders/{id}/detach", post(detach))
         .route("/folders/{id}/leave", post(leave))
         .route("/folder-invitations/{id}/accept", post(accept))
         .route("/folder-invitations/{id}/decline", post(decline))
@@ -116,6 +119,7 @@ async fn read(
         folder: folder.name.to_string(),
         owner: folder.owner.name,
         shares_on: folder.right == Some(FolderRight::Rwd),
+        detaches: folder.owned,
         shares: shares
             .into_iter()
             .map(|share| FolderShareRow {
@@ -218,6 +222,30 @@ async fn unshare(
 ) -> Response {
     match sharing::remove(&console.server, &caller, &id, &sent.share).await {
         Ok(()) => responses::see(&sharing_of(&id)),
+        Err(failure) => super::failed(&console, &visit, &caller, Nav::Folders, &failure),
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct FolderDetachForm {
+    /// As OWNER/NAME.
+    session: String,
+}
+
+/// `POST /folders/{id}/detach`
+async fn detach(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+    Form(sent): Form<FolderDetachForm>,
+) -> Response {
+    let asked = FolderDetachmentBody {
+        sessions: vec![sent.session.clone()],
+    };
+    match sharing::detach(&console.server, &caller, &id, asked).await {
+        Ok(_) => responses::see_with(&sharing_of(&id), "folder-detached", &sent.session),
         Err(failure) => super::failed(&console, &visit, &caller, Nav::Folders, &failure),
     }
 }

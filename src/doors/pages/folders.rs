@@ -140,6 +140,7 @@ pub(super) fn router() -> Router<PagesContext> {
         .route("/folders", get(show).post(create))
         .route("/folders/{id}/trash", get(ask).post(trash))
         .route("/folders/{id}/restore", post(restore))
+        .route("/folders/{id}/purge", get(ask_purge).post(purge))
 }
 
 #[derive(Deserialize, Default)]
@@ -457,6 +458,43 @@ async fn trash(
 ) -> Response {
     match folders::trash(&console.server, &caller, &id).await {
         Ok(folder) => responses::see_with(PATH, "folder-trashed", folder.name.as_str()),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// `GET /folders/{id}/purge`: what would become of one in the trash.
+async fn ask_purge(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    let t = visit.text;
+    let folder = match folders::get(&console.server, &caller, &id).await {
+        Ok(folder) => folder,
+        Err(failure) => return failed(&console, &visit, &caller, &failure),
+    };
+    let title = t.folders_purge_title(folder.name.as_str());
+    let frame = layout(&console, &visit, &caller, Nav::Folders);
+    let mut page = DialogPage::titled(frame, PATH.to_owned(), title, t.folders_purge_lead());
+    page.form = Some(DialogForm {
+        action: format!("{PATH}/{}/purge", folder.id),
+        fields: Vec::new(),
+        icon: "trash-2",
+        go: t.folders_purge().to_owned(),
+        force: None,
+    });
+    dialog::answer(&console, &visit, Nav::Folders, page)
+}
+
+async fn purge(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match folders::purge(&console.server, &caller, &id).await {
+        Ok(folder) => responses::see_with(PATH, "folder-purged", folder.name.as_str()),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
 }

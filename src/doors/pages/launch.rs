@@ -124,6 +124,8 @@ pub struct LaunchFields {
     pub offers_sudo: bool,
     pub shm: String,
     pub disk: String,
+    /// What it is held to where nothing is typed and no policy says any; empty: to nothing.
+    pub usual_disk: String,
     pub start_at: String,
     pub after: String,
     /// A folder and its place on each line.
@@ -1079,6 +1081,7 @@ async fn page(
     // What was typed or comes from another session is shown in any case.
     let has_networks = sessions::has_networks(&console.server, caller)?;
     let offers_sudo = sessions::offers_sudo(&console.server, caller)?;
+    let usual_disk = sessions::usual_disk(&console.server, caller).await?;
     let offers = |name: &str| match name {
         "group" => !groups.is_empty(),
         "network" => has_networks,
@@ -1158,6 +1161,7 @@ async fn page(
             sudo: sent.sudo,
             shm: sent.shm,
             disk: sent.disk,
+            usual_disk: usual_disk.map(|disk| disk.to_string()).unwrap_or_default(),
             start_at: sent.start_at,
             after: sent.after,
             mounts: sent.mounts,

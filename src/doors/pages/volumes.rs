@@ -113,6 +113,8 @@ pub struct NewVolumeForm {
     pub projects: String,
     /// Of a file system without id-mapped mounts.
     pub mapped_user: String,
+    /// What each new folder may take, as a size.
+    pub folder_limit: String,
 }
 
 pub(super) fn router() -> Router<PagesContext> {
@@ -216,6 +218,10 @@ fn line(visit: &RequestContext, one: VolumeView, may_change: bool) -> VolumeLine
         Some(user) => format!("{access} · {}", t.volumes_mapped(user)),
         None => access,
     };
+    let access = match one.folder_limit {
+        Some(limit) => format!("{access} · {}", t.volumes_each(components::size(limit))),
+        None => access,
+    };
     VolumeLine {
         here: format!("{PATH}/{}", one.id),
         name: one.name,
@@ -242,15 +248,24 @@ async fn make(
         let words = words.filter(|word| !word.is_empty());
         words.map(str::to_owned).collect()
     };
-    let asked = NewVolumeBody {
+    let limit = match form.folder_limit.trim() {
+        "" => Ok(None),
+        typed => Bytes::parse(typed).map(Some),
+    };
+    let asked = |limit: Option<Bytes>| NewVolumeBody {
         name: form.name.trim().to_owned(),
         path: form.path.trim().to_owned(),
         domains: words(&form.domains),
         projects: words(&form.projects),
         mapped_user: Some(form.mapped_user.trim().to_owned()).filter(|user| !user.is_empty()),
         cached: false,
+        folder_limit: limit.map(|limit| limit.0),
     };
-    let refusal = match volumes::create(&console.server, &caller, asked, None).await {
+    let made = match limit {
+        Ok(limit) => volumes::create(&console.server, &caller, asked(limit), None).await,
+        Err(refusal) => Err(refusal.at("/folder_limit").into()),
+    };
+    let refusal = match made {
         Ok(made) => return responses::see_with(PATH, "volume-added", &made.value.name),
         Err(Failure::Refusal(refusal)) if caller.subject.can(Permission::SystemWrite) => refusal,
         Err(failure) => return super::failed(&console, &visit, &caller, Nav::Storage, &failure),

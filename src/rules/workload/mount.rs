@@ -195,6 +195,7 @@ impl RequestedMount {
             over_limit: false,
             by_itself: false,
             mapped: None,
+            detached: false,
         })
     }
 }
@@ -255,6 +256,9 @@ pub struct FolderMount {
     /// The user of its volume, where that has no id-mapped mounts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapped: Option<MappedUser>,
+    /// The folder's owner took it out of the session, which goes on, and starts again, without it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub detached: bool,
 }
 
 impl FolderMount {
@@ -278,6 +282,7 @@ impl FolderMount {
             over_limit: false,
             by_itself: true,
             mapped: None,
+            detached: false,
         }
     }
 

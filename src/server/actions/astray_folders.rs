@@ -50,7 +50,8 @@ pub(crate) async fn look(server: &Server) -> Result<Vec<Notice>, Failure> {
         .catalog()
         .read("list folders to look for", |view| view.folder_states())
         .await?;
-    let held = volumes(&store).await?;
+    let known: BTreeSet<FolderId> = rows.keys().copied().collect();
+    let held = volumes(&store, &Arc::new(known)).await?;
     let scanned = tokio::task::spawn_blocking(move || {
         let listed = store.all().map_err(folder_failure)?;
         let listed: BTreeSet<FolderId> = listed.into_iter().map(|(id, _)| id).collect();
@@ -113,10 +114,11 @@ pub(crate) async fn look(server: &Server) -> Result<Vec<Notice>, Failure> {
     Ok(found)
 }
 
-/// The directories of folders on each volume that is ready. One that is slow or cannot be listed is left out: the next look comes
+/// The directories of folders on each volume that is ready, but for those of other sites. One that is slow or cannot be listed is left out: the next look comes
 /// to it.
 async fn volumes(
     store: &Arc<FolderStore>,
+    known: &Arc<BTreeSet<FolderId>>,
 ) -> Result<BTreeMap<VolumeId, BTreeSet<FolderId>>, Failure> {
     let shelf = store.volumes();
     let mut all = BTreeMap::new();
@@ -125,8 +127,8 @@ async fn volumes(
         if state != Some(VolumeState::Ready) {
             continue;
         }
-        let folders = Arc::clone(store);
-        let listed = on_volume(shelf, volume, move || folders.all_on(volume));
+        let (folders, known) = (Arc::clone(store), Arc::clone(known));
+        let listed = on_volume(shelf, volume, move || folders.all_on(volume, &known));
         let Ok(listed) = tokio::time::timeout(VOLUME_TIMEOUT, listed).await else {
             continue;
         };

@@ -37,7 +37,7 @@ use super::budgets;
 use super::folders::sharing;
 use super::notices::MAX_SHOWN;
 use super::reservations::{self, Booking, booked};
-use super::sessions::{LaunchForMembers, cause_word, extend_row};
+use super::sessions::{LaunchForMembers, cause_word, extend_row, usual_disk};
 use super::tenancy::find_project;
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::Caller;
@@ -503,7 +503,9 @@ pub async fn start(
         let whom = chosen(view, &course, asked.users.as_deref())?;
         Ok((course, in_turn(whom, record.started_to)))
     })?;
-    let launch = LaunchForMembers::understand(server, caller, request_of(&course), &course)?;
+    let disk = usual_disk(server, caller).await?;
+    let request = request_of(&course);
+    let launch = LaunchForMembers::understand(server, caller, request, &course, disk)?;
     let most = at_once(server.catalog().live_lately());
     let (id, version) = (course.id, course.generation);
     // To decide who gets a place costs as much as a pass: it is done here, for users wait behind what the writer does.

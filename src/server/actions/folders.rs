@@ -31,7 +31,7 @@ use store::folders::{FolderLimit, FolderStore, is_full};
 use store::volumes::{VolumeShelf, refusal_of};
 
 use super::storage::{enforcement, folder_limit, is_over};
-use super::volumes::{chosen, on_volume, still_admits};
+use super::volumes::{chosen, limit_of_new, on_volume, still_admits};
 use super::{IdempotencyKey, Once, allowed, once, own_key, somewhere};
 use crate::access::Caller;
 use crate::appliance::lazy_stores::folder_failure;
@@ -176,6 +176,10 @@ pub async fn create(
                 if let Some(volume) = folder.volume {
                     still_admits(rows, &caller.subject, volume)?;
                 }
+                let folder = Folder {
+                    own_limit: limit_of_new(rows, folder.volume)?,
+                    ..folder
+                };
                 insert(rows, &caller, &folder)?;
                 again(rows, &caller, folder.id, rows.now)
             })
@@ -298,6 +302,30 @@ pub async fn restore(server: &Server, caller: &Caller, which: &str) -> Result<Fo
         Ok(Some("folder.restored"))
     })
     .await
+}
+
+/// Has a folder in the trash removed for good now, and not when its time there is over. `jobs::folders` removes it; it is gone for
+/// the caller's lists once that is done.
+///
+/// Errors: `folder.not-found`, `folder.not-trashed`, `role.permission-missing`, `folder.right-missing`.
+pub async fn purge(server: &Server, caller: &Caller, which: &str) -> Result<FolderView, Failure> {
+    somewhere(caller, Permission::SessionsWrite)?;
+    let state = FolderState::Trashed;
+    let asked = edit(server, caller, which, state, move |_, folder| {
+        match folder.state {
+            FolderState::Trashed => {}
+            // It is on its way already.
+            FolderState::Purging => return Ok(None),
+            FolderState::Ready | FolderState::Copying | FolderState::Transferring => {
+                return Err(refusals::folder_not_trashed(&folder.name).into());
+            }
+        }
+        folder.state = FolderState::Purging;
+        Ok(Some("folder.purge-asked"))
+    })
+    .await?;
+    server.ask_for_purge();
+    Ok(asked)
 }
 
 /// Takes a folder through `change`, which gives the code of what it did; None where it did nothing.
@@ -591,7 +619,7 @@ pub(super) fn refuse_gone(
     enforcement: StorageEnforcement,
 ) -> Result<(), Failure> {
     homes::drop_gone(rows, session)?;
-    for mount in &mut session.mounts {
+    for mount in session.mounts.iter_mut().filter(|mount| !mount.detached) {
         let found = rows.folder(mount.folder)?.map(|found| found.folder);
         let folder = found.ok_or_else(refusals::folder_not_found)?;
         let right = rows.right_to_files(session.owner, &folder, rows.now)?;

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use api::volumes::{NewVolumeBody, VolumePatchBody, VolumeView};
+use rules::folder::OwnLimit;
 use rules::names::VolumeId;
 use rules::permissions::{Permission, Subject, may};
 use rules::refusal::Refusal;
@@ -15,7 +16,7 @@ use rules::tenancy::Scope;
 use rules::units::Timestamp;
 use rules::volume::{
     DEFAULT_VOLUME, MAX_VOLUME_TENANTS, MAX_VOLUMES, MappedUser, Volume, VolumeAccess, VolumeState,
-    volume_name, volume_path,
+    usual_folder_limit, volume_name, volume_path,
 };
 use store::volumes::{VolumeShelf, VolumeSight, refusal_of};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -74,7 +75,7 @@ pub async fn get(server: &Server, caller: &Caller, which: &str) -> Result<Volume
 ///
 /// Errors: `role.administrator-needed`, `tenant.name-invalid`, `volume.name-taken`, `volume.path-invalid`, `volume.not-mounted`,
 /// `volume.not-empty`, `volume.read-only`, `volume.hung`, `volume.known`, `volume.too-many`, `volume.tenants`, `volume.mapped-user`,
-/// `volume.cache-none`, `domain.not-found`, `project.not-found`.
+/// `volume.cache-none`, `folder.limit-size`, `domain.not-found`, `project.not-found`.
 pub async fn create(
     server: &Server,
     caller: &Caller,
@@ -89,6 +90,7 @@ pub async fn create(
     let typed = typed.filter(|typed| !typed.is_empty());
     let mapped = typed.map(MappedUser::parse).transpose()?;
     refuse_cache(asked.cached)?;
+    let folder_limit = usual_folder_limit(asked.folder_limit.unwrap_or(0))?;
     let shelf = server.folders()?.volumes().clone();
     refuse_own(&shelf, &path)?;
     // What is refused writes no marker.
@@ -117,6 +119,7 @@ pub async fn create(
                     path,
                     access: access(rows, &caller.subject, &asked.domains, &asked.projects)?,
                     mapped,
+                    folder_limit,
                     created_at: rows.now,
                     generation: 1,
                 };
@@ -156,6 +159,7 @@ pub async fn change(
     let name = name.transpose()?;
     let path = patch.path.as_deref().map(volume_path).transpose()?;
     refuse_cache(patch.cached == Some(true))?;
+    let folder_limit = patch.folder_limit.map(usual_folder_limit).transpose()?;
     let known = server
         .catalog()
         .read_now("look for a volume", |view| find(view, which))?;
@@ -185,6 +189,7 @@ pub async fn change(
             let mut changed = was.clone();
             changed.name = name.unwrap_or(changed.name);
             changed.path = path.unwrap_or(changed.path);
+            changed.folder_limit = folder_limit.unwrap_or(changed.folder_limit);
             let none = Vec::new();
             let (domains, projects) = (patch.domains.as_ref(), patch.projects.as_ref());
             let asked = access(
@@ -288,6 +293,22 @@ pub(super) fn still_admits(
         true => Ok(()),
         false => Err(refusals::volume_not_found().at("/volume").into()),
     }
+}
+
+/// What a new folder may take by itself where it is to lie; None for one on the box's own disk, and where its volume says nothing.
+pub(super) fn limit_of_new(
+    view: &ReadTransaction<'_>,
+    volume: Option<VolumeId>,
+) -> Result<Option<OwnLimit>, Failure> {
+    let found = match volume {
+        Some(volume) => view.volume(volume)?,
+        None => None,
+    };
+    let bytes = found.and_then(|found| found.volume.folder_limit);
+    Ok(bytes.map(|bytes| OwnLimit {
+        bytes,
+        is_on_top: true,
+    }))
 }
 
 /// Works on a volume, on a thread of its own. Where the volume hangs meanwhile, who asked goes on, and the thread stays with
@@ -490,6 +511,7 @@ fn show(
             .filter(|_| is_whole)
             .map(|user| user.to_string()),
         cached: false,
+        folder_limit: volume.folder_limit.map(|limit| limit.0),
         // Until the first look nothing is known against it.
         state: sight
             .as_ref()

@@ -21,6 +21,7 @@ use store::quota::{CountingKeeper, ScopeKeeper};
 use store::registry::{RegistryLimits, RegistryStore};
 use store::uploads::{UploadError, UploadLimits, UploadStore};
 use store::volumes::refusal_of;
+use uuid::Uuid;
 
 use crate::{Failure, ServerFault};
 
@@ -86,8 +87,13 @@ impl LazyStores {
         let _ = self.scopes.set(keeper);
     }
 
-    /// The directories of folders. Opening makes the place for them.
-    pub(crate) fn folders(&self, data: &Path) -> Result<Arc<FolderStore>, Failure> {
+    /// Whether folders are held to limits by what was brought.
+    pub(crate) fn has_scopes(&self) -> bool {
+        self.scopes.get().is_some()
+    }
+
+    /// The directories of folders of a site. Opening makes the place for them.
+    pub(crate) fn folders(&self, data: &Path, site: Uuid) -> Result<Arc<FolderStore>, Failure> {
         let mut opened = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(folders) = &*opened {
             return Ok(Arc::clone(folders));
@@ -97,6 +103,7 @@ impl LazyStores {
             None => Arc::new(CountingKeeper),
         };
         let folders = FolderStore::limited(data, keeper).map_err(folder_failure)?;
+        folders.be_site(site);
         Ok(Arc::clone(opened.insert(Arc::new(folders))))
     }
 

@@ -230,7 +230,7 @@ impl Rows<'_> {
     pub(super) fn hold_restart(&self, session: &mut Session) -> Result<(), Failure> {
         let owner = session.owner;
         let mut lost = None;
-        for mount in &mut session.mounts {
+        for mount in session.mounts.iter_mut().filter(|mount| !mount.detached) {
             let Some(found) = self.folder(mount.folder)? else {
                 continue;
             };

@@ -1249,7 +1249,7 @@ CREATE TABLE volume (
     access text not null,
     created_at integer not null,
     generation integer not null
-, mapped_uid integer check (mapped_uid between 1000 and 999999999), mapped_gid integer check (mapped_gid between 1000 and 999999999)) strict, without rowid;
+, mapped_uid integer check (mapped_uid between 1000 and 999999999), mapped_gid integer check (mapped_gid between 1000 and 999999999), folder_limit integer check (folder_limit > 0)) strict, without rowid;
 
 CREATE TABLE webhook (
     id blob primary key,

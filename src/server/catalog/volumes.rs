@@ -1,6 +1,7 @@
 //! Rows of volumes. Decides nothing; who makes folders on one, `rules::volume` says.
 
 use rules::names::{TenantName, VolumeId};
+use rules::units::Bytes;
 use rules::volume::{MappedUser, Volume, VolumeAccess};
 use rusqlite::{Params, Row};
 
@@ -24,6 +25,7 @@ fn volume_row(row: &Row<'_>) -> rusqlite::Result<VolumeRecord> {
             path: row.get("path")?,
             access: value::json(row, "access")?,
             mapped: mapped_row(row)?,
+            folder_limit: limit_row(row)?,
             created_at: value::time(row, "created_at")?,
             generation: value::unsigned(row, "generation")?,
         },
@@ -34,6 +36,11 @@ fn volume_row(row: &Row<'_>) -> rusqlite::Result<VolumeRecord> {
 fn mapped_row(row: &Row<'_>) -> rusqlite::Result<Option<MappedUser>> {
     let (uid, gid): (Option<u32>, Option<u32>) = (row.get("mapped_uid")?, row.get("mapped_gid")?);
     Ok(uid.zip(gid).map(|(uid, gid)| MappedUser { uid, gid }))
+}
+
+fn limit_row(row: &Row<'_>) -> rusqlite::Result<Option<Bytes>> {
+    let bytes: Option<i64> = row.get("folder_limit")?;
+    Ok(bytes.and_then(|bytes| u64::try_from(bytes).ok()).map(Bytes))
 }
 
 fn written(access: &VolumeAccess) -> Result<String, Failure> {
@@ -79,8 +86,8 @@ impl Rows<'_> {
         self.connection
             .prepare_cached(
                 "insert into volume
-                     (id, name, path, access, created_at, generation, mapped_uid, mapped_gid)
-                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                     (id, name, path, access, created_at, generation, mapped_uid, mapped_gid, folder_limit)
+                 values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )?
             .execute((
                 one.id.0.as_bytes(),
@@ -91,16 +98,17 @@ impl Rows<'_> {
                 value::signed(one.generation),
                 one.mapped.map(|user| user.uid),
                 one.mapped.map(|user| user.gid),
+                one.folder_limit.map(|limit| value::signed(limit.0)),
             ))?;
         Ok(())
     }
 
-    /// Writes name, path and who uses it; raises the generation.
+    /// Writes name, path, who uses it and the limit of new folders; raises the generation.
     pub(crate) fn put_volume(&self, one: &Volume) -> Result<(), Failure> {
         self.connection
             .prepare_cached(
                 "update volume
-                 set name = ?2, path = ?3, access = ?4, generation = generation + 1
+                 set name = ?2, path = ?3, access = ?4, folder_limit = ?5, generation = generation + 1
                  where id = ?1",
             )?
             .execute((
@@ -108,6 +116,7 @@ impl Rows<'_> {
                 one.name.as_str(),
                 &one.path,
                 written(&one.access)?,
+                one.folder_limit.map(|limit| value::signed(limit.0)),
             ))?;
         Ok(())
     }

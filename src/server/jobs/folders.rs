@@ -34,13 +34,34 @@ const ACTOR: &str = "retention";
 /// Looks, until it is dropped.
 pub(crate) async fn keep(server: Server) {
     let mut mounted = BTreeSet::new();
-    tokio::time::sleep(FIRST_LOOK).await;
+    let mut wait = FIRST_LOOK;
     loop {
+        let next = tokio::time::sleep(wait);
+        tokio::pin!(next);
+        loop {
+            tokio::select! {
+                () = &mut next => break,
+                () = server.purge_asked() => {
+                    if let Err(failure) = purge_now(&server).await {
+                        tracing::error!(error = %chain(&failure), "folders that were to be purged wait for the next look");
+                    }
+                }
+            }
+        }
         if let Err(failure) = look(&server, &mut mounted).await {
             tracing::error!(error = %chain(&failure), "folders were not looked after");
         }
-        tokio::time::sleep(LOOK).await;
+        wait = LOOK;
     }
+}
+
+/// Removes the folders whose owners wait for no date, and gives their room back. May take long; a look that is due waits for it.
+async fn purge_now(server: &Server) -> Result<(), Failure> {
+    purge(server).await?;
+    let folders = server.folders()?;
+    let store = Arc::clone(&folders);
+    off_thread(move || store.empty(|| true).map_err(folder_failure)).await?;
+    empty_volumes(&folders).await
 }
 
 /// One look. `mounted`: what was counted by the last one, since a session that is over by now may have written after it.
@@ -82,21 +103,8 @@ async fn sweep(server: &Server) -> Result<(), Failure> {
         Ok(on_volumes)
     })
     .await?;
+    empty_volumes(&folders).await?;
     let shelf = folders.volumes();
-    for volume in shelf.all().map_err(folder_failure)? {
-        let state = shelf.sight(volume).map(|sight| sight.state);
-        if state != Some(VolumeState::Ready) {
-            continue;
-        }
-        let store = Arc::clone(&folders);
-        let emptied = on_volume(shelf, volume, move || store.empty_volume(volume));
-        let emptied = emptied
-            .await
-            .and_then(|emptied| emptied.map_err(folder_failure));
-        if let Err(failure) = emptied {
-            tracing::warn!(%volume, error = %chain(&failure), "the trash of a volume cannot be emptied");
-        }
-    }
     for (volume, id, is_left) in on_volumes {
         let store = Arc::clone(&folders);
         if !store.is_near(id) {
@@ -110,6 +118,26 @@ async fn sweep(server: &Server) -> Result<(), Failure> {
         });
         if let Err(failure) = swept.await {
             tracing::warn!(%volume, error = %chain(&failure), "folders of a volume wait for the next look");
+        }
+    }
+    Ok(())
+}
+
+/// Removes what was thrown away on each volume that is ready.
+async fn empty_volumes(folders: &Arc<FolderStore>) -> Result<(), Failure> {
+    let shelf = folders.volumes();
+    for volume in shelf.all().map_err(folder_failure)? {
+        let state = shelf.sight(volume).map(|sight| sight.state);
+        if state != Some(VolumeState::Ready) {
+            continue;
+        }
+        let store = Arc::clone(folders);
+        let emptied = on_volume(shelf, volume, move || store.empty_volume(volume));
+        let emptied = emptied
+            .await
+            .and_then(|emptied| emptied.map_err(folder_failure));
+        if let Err(failure) = emptied {
+            tracing::warn!(%volume, error = %chain(&failure), "the trash of a volume cannot be emptied");
         }
     }
     Ok(())

@@ -57,6 +57,8 @@ export async function openWith(variables, ...options) {
     FARDEL_HOMES: "false",
     // A quarter of the disk for each test would be set aside where the kernel can.
     FARDEL_POOL_SIZE: "none",
+    // Nor has each session a file system of its own.
+    FARDEL_SESSION_DISK: "none",
     ...variables,
     FARDEL_DATA: join(folder, "data"),
     FARDEL_RUN: join(folder, "run"),

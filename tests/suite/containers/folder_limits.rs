@@ -60,6 +60,7 @@ pub(super) fn session(number: u128, folder: FolderId, script: &str) -> Container
             read_only: false,
             by_itself: false,
             mapped: None,
+            detached: false,
         }],
         networks: Vec::new(),
         egress: None,

@@ -163,6 +163,50 @@ fn root_inside_never_gets_above_a_mounted_folder() {
     assert_eq!(left, 0, "nothing was made there");
 }
 
+/// What is mounted of others stays, and what is detached loses no byte.
+#[test]
+fn a_folder_is_taken_out_of_a_session_that_runs() {
+    const NAME: &str = "a_folder_is_taken_out_of_a_session_that_runs";
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let [folder, other] = ["0a-folder", "1b-folder"].map(|name| {
+        let place = ground.directory.path().join(name);
+        fs::create_dir(&place).expect("made");
+        fs::write(place.join("seed"), "seed").expect("written");
+        place
+    });
+    let mut order = ground.shell(
+        "cat /data/seed /other/seed && echo ready
+        while [ -e /data/seed ]; do sleep 0.05; done
+        echo late > /data/late
+        cat /other/seed && exit 77",
+    );
+    order.mounts = mounted(&folder, false);
+    order.mounts.extend(mounted(&other, true));
+    order.mounts[1].at = "/other".to_owned();
+    let name = ground.start(&order);
+    let until = Instant::now() + TIMEOUT;
+    while !ground.log(&name).contains("ready") {
+        let is_over = matches!(ground.standing(&name), RuntimePhase::Ended(_));
+        let is_late = Instant::now() >= until;
+        assert!(!is_over && !is_late, "{}", ground.log(&name));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let runtime = &ground.runtime;
+    runtime.detach(&name, "none").expect("nothing of it there");
+    runtime.detach(&name, "0a-folder").expect("taken out");
+    runtime
+        .detach(&name, "0a-folder")
+        .expect("it is out already");
+    let record = ground.ended(&name);
+    assert_eq!(record.code, 77, "{}", ground.log(&name));
+    let kept = fs::read_to_string(folder.join("seed")).expect("it stays");
+    assert_eq!(kept, "seed");
+    assert!(!folder.join("late").exists(), "it was still mounted");
+    runtime.detach(&name, "0a-folder").expect_err("it is over");
+}
+
 /// A root that is not this machine's: these programs of it, with what they load, and its own users.
 fn another_image(at: &Path) {
     fs::create_dir_all(at.join("bin")).expect("made");

@@ -89,6 +89,7 @@ impl Installation {
             .env("FARDEL_DATA", self.data())
             // A quarter of the disk for each test would be set aside where the kernel can.
             .env("FARDEL_POOL_SIZE", "none")
+            .env("FARDEL_SESSION_DISK", "none")
             .env("FARDEL_RUN", self.run())
             .env("FARDEL_LISTEN", "127.0.0.1:0")
             // A home on a machine that holds limits is a file system that outlives the directory of a test.

@@ -23,6 +23,7 @@ fn serve(place: &TempDir) -> Command {
         .env("FARDEL_DATA", place.path().join("data"))
         .env("FARDEL_RUN", place.path().join("run"))
         .env("FARDEL_POOL_SIZE", "none")
+        .env("FARDEL_SESSION_DISK", "none")
         .env("FARDEL_LISTEN", "127.0.0.1:0")
         .stdin(Stdio::null());
     command

@@ -33,16 +33,18 @@ const GUESTS: [(Guest, &str); 4] = [
 type FirstGuest = Option<Guest>;
 
 /// The table of rights, route by route.
-const ROWS: [(&str, FirstGuest); 48] = [
+const ROWS: [(&str, FirstGuest); 50] = [
     ("getFolder", Some(Reader)),
     ("changeFolder", Some(Keeper)),
     ("trashFolder", Some(Keeper)),
     ("restoreFolder", Some(Keeper)),
+    ("purgeFolder", Some(Keeper)),
     ("adoptFolder", None),
     ("listFolderShares", Some(Keeper)),
     ("shareFolder", Some(Keeper)),
     ("unshareFolder", Some(Keeper)),
     ("listFolderSessions", Some(Keeper)),
+    ("detachFolder", None),
     ("leaveFolder", Some(Reader)),
     ("cloneFolder", Some(Reader)),
     ("offerFolder", None),

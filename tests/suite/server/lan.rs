@@ -52,6 +52,7 @@ impl House {
             .env("FARDEL_DATA", folder.path().join("d"))
             .env("FARDEL_RUN", folder.path().join("r"))
             .env("FARDEL_POOL_SIZE", "none")
+            .env("FARDEL_SESSION_DISK", "none")
             .env("FARDEL_TLS", tls)
             .env("FARDEL_LISTEN", format!("127.0.0.1:{}", ports[0]))
             .env("FARDEL_LISTEN_HTTP", format!("127.0.0.1:{}", ports[1]))

@@ -46,6 +46,7 @@ fn a_service_says_when_it_serves_and_leaves_and_never_its_setup_code() {
         .env("FARDEL_DATA", folder.path().join("data"))
         .env("FARDEL_RUN", folder.path().join("run"))
         .env("FARDEL_POOL_SIZE", "none")
+        .env("FARDEL_SESSION_DISK", "none")
         .env("FARDEL_LISTEN", address.to_string())
         .env("NOTIFY_SOCKET", &socket)
         .stdin(Stdio::null())

@@ -78,6 +78,7 @@ fn command(folder: &Path, address: SocketAddr, words: &[&str]) -> Command {
         .env("FARDEL_DATA", folder.join("data"))
         .env("FARDEL_RUN", folder.join("run"))
         .env("FARDEL_POOL_SIZE", "none")
+        .env("FARDEL_SESSION_DISK", "none")
         .env("FARDEL_LISTEN", address.to_string())
         // What is looked at has no home but where a test says so.
         .env("FARDEL_HOMES", "false")

@@ -254,6 +254,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["restoreFolder"],
         &["folder restore x"],
     ),
+    (
+        "POST /folders/{id}/purge",
+        &["purgeFolder"],
+        &["folder purge x"],
+    ),
     ("", &["adoptFolder"], &["folder adopt x --owner y --name z"]),
     (
         "GET /folders/{id}/sharing",
@@ -269,6 +274,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         "POST /folders/{id}/unshare",
         &["unshareFolder"],
         &["folder unshare x 019a0c2e-7d1a-7c3e-9f10-2b6f6c1d2e3f"],
+    ),
+    (
+        "POST /folders/{id}/detach",
+        &["detachFolder"],
+        &["folder detach x y"],
     ),
     (
         "POST /folders/{id}/leave",

@@ -56,6 +56,7 @@ impl House {
             .env("FARDEL_DATA", self.path("data"))
             .env("FARDEL_RUN", self.path("run"))
             .env("FARDEL_POOL_SIZE", "none")
+            .env("FARDEL_SESSION_DISK", "none")
             .env("FARDEL_LISTEN", "127.0.0.1:0")
             .env("FARDEL_HOMES", "false")
             .env("FARDEL_BACKUP_PASSPHRASE_FILE", self.path("passphrase"))

@@ -404,6 +404,43 @@ async fn an_administrator_limits_a_folder_on_a_volume() {
     assert!(begun.starts_with("201"), "{begun}");
 }
 
+/// What a volume says of new folders holds for each that is made there, copies too, and for none that is there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_new_folder_on_a_volume_has_the_limit_that_the_volume_says() {
+    let test = "each_new_folder_on_a_volume_has_the_limit_that_the_volume_says";
+    let the_box = TheBox::open().await;
+    let Some((place, _unmounted)) = mounted(&the_box, "shelves", test) else {
+        return;
+    };
+    let mut asked = json!({"name": "shelves", "path": place, "folder_limit": 1});
+    let refused = the_box.post(&the_box.admin, VOLUMES, asked.clone()).await;
+    assert_eq!(refused.short(), "422 folder.limit-size");
+    assert_eq!(names(&place), 0, "what is refused writes no marker");
+    let bytes: u64 = 64 << 20;
+    asked["folder_limit"] = json!(bytes);
+    make_volume(&the_box, asked).await;
+    let limit_of = async |id: &str| {
+        let path = format!("/api/v1/folders/{id}");
+        the_box.get(&the_box.mina, &path).await.json()["limit"].clone()
+    };
+    let first = make_folder(&the_box, "first", "shelves").await;
+    assert_eq!(limit_of(&first).await, bytes);
+    let set = async |bytes: u64| {
+        let path = format!("{VOLUMES}/shelves");
+        let patch = TheBox::request(&the_box.admin, "PATCH", &path)
+            .header("content-type", "application/merge-patch+json")
+            .header("if-match", "*")
+            .body(Body::from(json!({"folder_limit": bytes}).to_string()));
+        the_box.send(patch.expect("a request")).await
+    };
+    assert_eq!(set(7).await.short(), "422 folder.limit-size");
+    let none = set(0).await;
+    assert_eq!(none.json()["folder_limit"], Value::Null, "{}", none.short());
+    let second = make_folder(&the_box, "second", "shelves").await;
+    assert_eq!(limit_of(&second).await, Value::Null);
+    assert_eq!(limit_of(&first).await, bytes, "it keeps its own");
+}
+
 /// A directory that is all that a restored catalog left of a folder on a volume.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_directory_of_a_volume_becomes_a_folder_again() {
@@ -429,6 +466,33 @@ async fn a_directory_of_a_volume_becomes_a_folder_again() {
     let path = "/api/v1/folders/back/entries";
     let listed = the_box.get(&the_box.mina, path).await.json();
     assert_eq!(listed["items"][0]["name"], "file", "{listed}");
+
+    // Another site that has the same volume keeps what is its own.
+    until_state(&the_box, "ready").await;
+    let made = make_folder(&the_box, "made", "shelves").await;
+    let made = place
+        .join("folders")
+        .join(&made[made.len() - 2..])
+        .join(&made)
+        .join("site");
+    let own = fs::read_to_string(made).expect("it names its site");
+    let theirs = uuid::Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_00cd).to_string();
+    let directory = place.join("folders/cd").join(&theirs);
+    fs::create_dir_all(directory.join("data")).expect("made");
+    let other = uuid::Uuid::from_u128(7).to_string();
+    fs::write(directory.join("site"), &other).expect("written");
+    assert_eq!(findings(&the_box).await, [""; 0], "it is not astray");
+    let adopt = format!("/api/v1/folders/{theirs}/adopt");
+    let asked = json!({"owner": "mina", "name": "theirs"});
+    let refused = the_box.post(&the_box.admin, &adopt, asked).await;
+    assert_eq!(refused.short(), "409 folder.directory-other-site");
+    let named = fs::read_to_string(directory.join("site")).expect("it stays");
+    assert_eq!(named, other);
+    let asked = json!({"owner": "mina", "name": "theirs", "of_other_site": true});
+    let taken = the_box.post(&the_box.admin, &adopt, asked).await;
+    assert!(taken.status.is_success(), "{}", taken.short());
+    let named = fs::read_to_string(directory.join("site")).expect("it names a site");
+    assert_eq!(named, own);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1952,6 +1952,17 @@ pub const ROUTES: &[DocumentedRoute] = &[
     },
     DocumentedRoute {
         method: "POST",
+        path: "/api/v1/folders/{id}/purge",
+        operation: "purgeFolder",
+        tag: "folders",
+        summary: "Remove a folder in the trash for good, before its time there is over",
+        needs: WRITE,
+        answer: SuccessReply::Schema("Folder"),
+        refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
         path: "/api/v1/folders/{id}/adopt",
         operation: "adoptFolder",
         tag: "folders",
@@ -2005,6 +2016,18 @@ pub const ROUTES: &[DocumentedRoute] = &[
         needs: WRITE,
         answer: SuccessReply::Schema("FolderSessionPage"),
         refusals: &[404, 409],
+        ..ROUTE
+    },
+    DocumentedRoute {
+        method: "POST",
+        path: "/api/v1/folders/{id}/detach",
+        operation: "detachFolder",
+        tag: "folders",
+        summary: "Take a folder out of sessions that mount it, which go on without it",
+        needs: WRITE,
+        body: Some("FolderDetachment"),
+        answer: SuccessReply::Schema("Folder"),
+        refusals: &[400, 404, 409, 422],
         ..ROUTE
     },
     DocumentedRoute {

@@ -156,6 +156,10 @@ const SUMMARIES: &[(&str, &str)] = &[
         "listFolderSessions",
         "폴더를 마운트하고 끝나지 않은 세션을 나열합니다",
     ),
+    (
+        "detachFolder",
+        "마운트한 세션에서 폴더를 해제합니다. 세션은 폴더 없이 계속됩니다",
+    ),
     ("leaveFolder", "직접 공유받은 폴더에서 나갑니다"),
     ("listFolderInvitations", "받은 폴더 초대를 나열합니다"),
     ("acceptFolder", "폴더 초대를 받아들입니다"),
@@ -219,6 +223,7 @@ const SUMMARIES: &[(&str, &str)] = &[
         "폴더를 휴지통으로 옮깁니다. 30일 동안 남습니다",
     ),
     ("restoreFolder", "휴지통의 폴더를 파일과 함께 되돌립니다"),
+    ("purgeFolder", "휴지통의 폴더를 기한 전에 완전히 삭제합니다"),
     (
         "adoptFolder",
         "어느 폴더의 것도 아닌 디렉터리를 ID로 사용자의 폴더로 만듭니다",

@@ -192,7 +192,8 @@ pub(super) fn facts(
         });
     }
     // Where they stand inside is what a user types first.
-    for mount in session.mounts.iter().take(3) {
+    let there = session.mounts.iter().filter(|mount| !mount.detached);
+    for mount in there.take(3) {
         all.push(IconFact {
             icon: "folder",
             text: match mount.access == MountAccess::Ro || mount.over_limit {
@@ -420,6 +421,9 @@ pub(super) fn settings(
         }
         if mount.over_limit {
             told.push_str(&format!(" · {}", t.settings_mount_held()));
+        }
+        if mount.detached {
+            told.push_str(&format!(" · {}", t.settings_mount_detached()));
         }
         (t.settings_mount().to_owned(), told)
     }));

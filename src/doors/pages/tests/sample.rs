@@ -483,6 +483,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
             folder: "data".into(),
             owner: "kim".into(),
             shares_on: true,
+            detaches: true,
             shares: (!is_empty)
                 .then(|| FolderShareRow {
                     id: "0199f0a3-6c1e-7d43".into(),

@@ -839,6 +839,17 @@ async fn a_folder_is_made_trashed_and_restored_by_forms_alone() {
     assert_eq!(restored.status, StatusCode::SEE_OTHER, "{}", restored.body);
     let shown = house.get(&cookie, "/folders").await.body;
     assert!(shown.contains(&place) && !shown.contains(&back), "{shown}");
+    house.post(&cookie, &place, &[]).await;
+    let gone = format!("/folders/{id}/purge");
+    let shown = house.get(&cookie, "/folders").await.body;
+    assert!(shown.contains(&gone), "{shown}");
+    let question = house.get(&cookie, &gone).await.body;
+    assert!(question.contains("Delete data for good?"), "{question}");
+    let purged = house.post(&cookie, &gone, &[]).await;
+    assert_eq!(purged.status, StatusCode::SEE_OTHER, "{}", purged.body);
+    let shown = house.get(&cookie, "/folders").await.body;
+    assert!(!shown.contains(&back) && !shown.contains(&gone), "{shown}");
+    assert!(shown.contains("being removed"), "{shown}");
 }
 
 #[tokio::test]

@@ -28,6 +28,8 @@ struct FoundDirectory {
     volume: Option<VolumeId>,
     /// A link of this machine leads there, or it lies on its disk.
     is_linked: bool,
+    /// It names another site that has the same volume.
+    is_of_other_site: bool,
     /// Whose limit holds it; None where none does.
     holder: Option<FolderOwner>,
     /// What it is held to by itself.
@@ -38,7 +40,7 @@ struct FoundDirectory {
 ///
 /// Errors: `role.administrator-needed`, `folder.id-invalid`, `folder.name-invalid`, `folder.home`, `folder.not-found` where there
 /// is no such directory, `folder.directory-known`, `volume.not-found` where it lies on one that was forgotten,
-/// `folder.directory-held`, `user.not-found`, `folder.name-taken`, `folder.too-many`.
+/// `folder.directory-other-site`, `folder.directory-held`, `user.not-found`, `folder.name-taken`, `folder.too-many`.
 pub async fn adopt(
     server: &Server,
     caller: &Caller,
@@ -59,7 +61,10 @@ pub async fn adopt(
         None => unlinked(&store, id).await?,
     };
     let caller = caller.clone();
-    server
+    let taken = found.filter(|found| found.is_of_other_site);
+    let from_site = taken.and_then(|found| found.volume);
+    let folders = Arc::clone(&store);
+    let adopted = server
         .catalog()
         .write(Lane::Requests, "adopt a directory", move |rows| {
             if let Some(known) = rows.folder(id)? {
@@ -70,6 +75,9 @@ pub async fn adopt(
                 && rows.volume(volume)?.is_none()
             {
                 return Err(refusals::volume_not_found().into());
+            }
+            if found.is_of_other_site && !asked.of_other_site {
+                return Err(refusals::folder_directory_other_site().into());
             }
             let (subject, owner) = (&caller.subject, asked.owner.trim());
             let owner = find_user(rows, subject, Permission::UsersRead, owner)?;
@@ -113,7 +121,16 @@ pub async fn adopt(
             }
             again(rows, &caller, id, rows.now)
         })
-        .await
+        .await?;
+    if let Some(volume) = from_site {
+        let shelf = folders.volumes().clone();
+        let named = on_volume(&shelf, volume, move || folders.take_from_site(volume, id)).await;
+        // It is a folder of this site by its row; the other one may still name it.
+        if !matches!(named, Ok(Ok(()))) {
+            tracing::warn!(%volume, folder = %id, "a directory that was adopted still names another site");
+        }
+    }
+    Ok(adopted)
 }
 
 /// None where nothing of this machine's disk has that id. Costs one visit of each directory.
@@ -134,6 +151,7 @@ fn found(
     let mut found = FoundDirectory {
         volume,
         is_linked: true,
+        is_of_other_site: false,
         holder: None,
         own_limit: None,
     };
@@ -169,11 +187,15 @@ async fn unlinked(
             continue;
         }
         let folders = Arc::clone(store);
-        let lies = on_volume(shelf, volume, move || folders.lies_on(volume, id)).await;
-        if matches!(lies, Ok(true)) {
+        let looked = on_volume(shelf, volume, move || {
+            let lies = folders.lies_on(volume, id);
+            lies.then(|| folders.is_of_other_site(volume, id).unwrap_or(false))
+        });
+        if let Ok(Some(is_of_other_site)) = looked.await {
             return Ok(Some(FoundDirectory {
                 volume: Some(volume),
                 is_linked: false,
+                is_of_other_site,
                 holder: None,
                 own_limit: None,
             }));
@@ -197,6 +219,7 @@ mod tests {
         FolderAdoptionBody {
             owner: owner.to_owned(),
             name: name.to_owned(),
+            of_other_site: false,
         }
     }
 

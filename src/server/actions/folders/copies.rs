@@ -20,7 +20,7 @@ use super::{
 use crate::access::Caller;
 use crate::actions::operations::show;
 use crate::actions::storage::refuse_beyond;
-use crate::actions::volumes::still_admits;
+use crate::actions::volumes::{limit_of_new, still_admits};
 use crate::actions::{IdempotencyKey, Once, allowed, once, own_key};
 use crate::catalog::job_kinds::{
     FOLDER_CLONE, FOLDER_LIMIT, FOLDER_TRANSFER, FolderCloneInput, SnapshotPart,
@@ -75,6 +75,7 @@ pub(super) async fn begin_copy(
                 Some(volume) if still_admits(view, &caller.subject, volume).is_ok() => Some(volume),
                 _ => None,
             };
+            copy.own_limit = limit_of_new(view, copy.volume)?;
             // A request that was answered is answered again, also where its copy has the name since.
             if key.is_none() {
                 refuse_taken(view, &copy)?;

@@ -3,8 +3,8 @@
 //! over, and do not start with it again.
 
 use api::folders::{
-    FolderInvitationView, FolderOwnerView, FolderSessionView, FolderShareView, FolderView,
-    NewFolderShareBody,
+    FolderDetachmentBody, FolderInvitationView, FolderOwnerView, FolderSessionView,
+    FolderShareView, FolderView, NewFolderShareBody,
 };
 use api::sessions::Owner;
 use rules::app_share::is_member;
@@ -32,6 +32,8 @@ const MAX_FOLDER_SHARES: usize = 200;
 const MAX_SHARES_WITH: usize = 500;
 /// Shares that one look ends. Higher: other writes wait behind it. Lower: many that end together take several looks.
 const MAX_ENDED_AT_ONCE: usize = 100;
+/// Sessions that one request takes a folder from. Higher: other writes wait behind it. Lower: a class takes several requests.
+const MAX_DETACHED_AT_ONCE: usize = 100;
 /// Who ends what no user ended, in the journal.
 const ACTOR: &str = "retention";
 
@@ -90,6 +92,74 @@ pub async fn sessions(
             all.sort_by(|a, b| (&a.owner.name, &a.name).cmp(&(&b.owner.name, &b.name)));
             Ok(all)
         })
+}
+
+/// Takes a folder out of sessions that mount it, all of them or none: those that run lose it within a look of their machine, and
+/// no start of them mounts it again. A file that a program has open stays open to it. O(live sessions × those named).
+///
+/// Errors: as `list`; `folder.detach-owner`, `folder.sessions-many`, `folder.session-unknown`.
+pub async fn detach(
+    server: &Server,
+    caller: &Caller,
+    which: &str,
+    asked: FolderDetachmentBody,
+) -> Result<FolderView, Failure> {
+    somewhere(caller, Permission::SessionsWrite)?;
+    let (caller, which) = (caller.clone(), which.to_owned());
+    server
+        .catalog()
+        .write(Lane::Requests, "detach a folder", move |rows| {
+            let folder = managed(rows, &caller, &which, FolderVerb::Manage, rows.now)?;
+            let owns = permitted(
+                rows,
+                &caller.subject,
+                &folder,
+                FolderVerb::Transfer,
+                rows.now,
+            );
+            if owns.is_err() {
+                return Err(refusals::folder_detach_owner(&folder.name).into());
+            }
+            if asked.sessions.len() > MAX_DETACHED_AT_ONCE {
+                let refusal = refusals::folder_sessions_many(MAX_DETACHED_AT_ONCE);
+                return Err(refusal.at("/sessions").into());
+            }
+            let live = rows.live_sessions()?;
+            let mut meant = Vec::new();
+            for typed in &asked.sessions {
+                let (owner, name) = match typed.trim().split_once('/') {
+                    Some((owner, name)) => (owner, name),
+                    None => (caller.name.as_str(), typed.trim()),
+                };
+                let mut found = None;
+                for session in live.iter() {
+                    if session.name.as_str() != name || access_of(session, folder.id).is_none() {
+                        continue;
+                    }
+                    if rows
+                        .user_name(session.owner)?
+                        .is_some_and(|one| one.as_str() == owner)
+                    {
+                        found = Some(session.id);
+                    }
+                }
+                let unknown = || refusals::folder_session_unknown(typed).at("/sessions");
+                meant.push(found.ok_or_else(unknown)?);
+            }
+            let actor = caller.name.as_str();
+            for id in meant {
+                let code = Some("session.folder-detached");
+                rows.change_session(id, None, actor, code, |session| {
+                    let of_it = session.mounts.iter_mut();
+                    for mount in of_it.filter(|mount| mount.folder == folder.id) {
+                        mount.detached = true;
+                    }
+                    true
+                })?;
+            }
+            again(rows, &caller, folder.id, rows.now)
+        })
+        .await
 }
 
 /// The names of sessions that are not over and mount the folder, in order. O(live sessions).
@@ -582,7 +652,7 @@ pub(crate) async fn hold_waiting(server: &Server) -> Result<(), Failure> {
                 if has_started(session) {
                     continue;
                 }
-                for mount in &session.mounts {
+                for mount in session.mounts.iter().filter(|mount| !mount.detached) {
                     let Some(found) = view.folder(mount.folder)? else {
                         continue;
                     };
@@ -645,7 +715,7 @@ fn access_of(session: &Session, folder: FolderId) -> Option<MountAccess> {
     let mut of_it = session
         .mounts
         .iter()
-        .filter(|mount| mount.folder == folder)
+        .filter(|mount| mount.folder == folder && !mount.detached)
         .peekable();
     of_it.peek()?;
     Some(MountAccess::of(of_it.all(|mount| mount.read_only)))

@@ -107,6 +107,7 @@ pub async fn launch(
     refuse_full_queue(server)?;
     let now = server.clock().now();
     refuse_unheld_disk(server, &request).await?;
+    let usual_disk = usual_disk(server, caller).await?;
     let request = with_preset(server, caller, request, now)?;
     let asked = AskedGroup::of(&request);
     let request = with_reservation(server, caller, request, now)?;
@@ -178,6 +179,7 @@ pub async fn launch(
                 keep_within_course(limit, &mut draft.spec, |spec| {
                     keep_within(rows, &limits, spec, None)
                 })?;
+                hold_disk(&mut draft.spec, usual_disk);
                 if refuse_full(&limits, draft.replicas, &draft.spec).is_err() {
                     refuse_own_full_queue(rows, &subjects, draft.replicas, &draft.spec)?;
                 }
@@ -228,6 +230,26 @@ async fn refuse_unheld_disk(server: &Server, request: &LaunchRequest) -> Result<
     match enforcement.is_enforced() {
         true => Ok(()),
         false => Err(refusals::disk_not_held().at("/resources/disk").into()),
+    }
+}
+
+/// What a session is held to on the disk where its launch, its preset and the policies say nothing; None where the site has no
+/// such limit, and where this machine holds none.
+pub async fn usual_disk(server: &Server, caller: &Caller) -> Result<Option<Bytes>, Failure> {
+    if allowed(caller, Permission::SessionsWrite).is_err() {
+        return Ok(None);
+    }
+    let usual = server.settings().usual_disk();
+    let usual = usual.filter(|_| server.has_scopes());
+    let enforcement = folders::enforcement_for(server, usual.is_some()).await?;
+    Ok(usual.filter(|_| enforcement.is_enforced()))
+}
+
+/// Gives a session without a disk the usual one, for each of its containers.
+fn hold_disk(spec: &mut session::SessionSpec, usual: Option<Bytes>) {
+    if let (None, Some(each)) = (spec.demand.disk, usual) {
+        let all = each.0.saturating_mul(u64::from(spec.containers.max(1)));
+        spec.demand.disk = Some(Bytes(all));
     }
 }
 
@@ -913,13 +935,15 @@ pub(crate) struct LaunchForMembers {
     network: Option<NetworkMode>,
     /// Each member's policies have to allow it.
     sudo: bool,
+    /// Where neither the request nor a policy says any.
+    usual_disk: Option<Bytes>,
     /// What is said of each group none of whose machines could ever hold it.
     impossible: BTreeMap<ResourceGroupId, Refusal>,
 }
 
 impl LaunchForMembers {
     /// Understands the request for members of a course: its name leads their sessions' names, and its time limit holds
-    /// where the request names none.
+    /// where the request names none. `usual_disk`: as `usual_disk` gives it.
     ///
     /// Errors: those of a launch, but for what is the members' own.
     pub(crate) fn understand(
@@ -927,6 +951,7 @@ impl LaunchForMembers {
         caller: &Caller,
         mut request: LaunchRequest,
         course: &Course,
+        usual_disk: Option<Bytes>,
     ) -> Result<Self, Failure> {
         allowed(caller, Permission::SessionsWrite)?;
         refuse_unwell(server)?;
@@ -986,6 +1011,7 @@ impl LaunchForMembers {
                     priority,
                     network,
                     sudo,
+                    usual_disk,
                     impossible,
                 })
             })
@@ -1028,6 +1054,7 @@ impl LaunchForMembers {
         keep_within_course(self.limit, &mut draft.spec, |spec| {
             keep_within(rows, &limits, spec, None)
         })?;
+        hold_disk(&mut draft.spec, self.usual_disk);
         if refuse_full(&limits, 1, &draft.spec).is_err() {
             refuse_own_full_queue(rows, &subjects, 1, &draft.spec).map_err(of_member)?;
         }
@@ -1207,7 +1234,7 @@ pub async fn duplicate(
         let group = NameCache::new(view)?.show(&row)?.group;
         // By name they would be folders of the caller, under the command of another user.
         let is_own = row.owner == caller.subject.user;
-        let asked = |mount: &&FolderMount| is_own && !mount.by_itself;
+        let asked = |mount: &&FolderMount| is_own && !mount.by_itself && !mount.detached;
         let mounts = row.mounts.iter().filter(asked);
         let mounts = mounts.map(|mount| folders::asked_again(view, &caller.subject, mount));
         let mounts = mounts.collect::<Result<Vec<NewMountBody>, Failure>>()?;

@@ -212,6 +212,7 @@ fn an_order_of_the_version_before_has_no_mounts_and_no_networks() {
         read_only: true,
         by_itself: false,
         mapped: None,
+        detached: false,
     });
     order.networks.push(NetworkSpec {
         name: "mesh".into(),

@@ -66,6 +66,48 @@ async fn a_folder_is_removed_when_its_time_in_the_trash_is_over_and_counted_befo
 }
 
 #[tokio::test]
+async fn a_folder_in_the_trash_is_removed_at_once_where_that_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::for_tests_with(SettingsLayer {
+        data: Some(directory.path().to_owned()),
+        ..SettingsLayer::default()
+    });
+    let setup = setup_link(&server).unwrap();
+    let here = std::net::IpAddr::from(std::net::Ipv4Addr::LOCALHOST);
+    let boss = set_up(&server, &setup, "boss", "correct horse battery", here).await;
+    let boss = boss.unwrap().caller;
+    let mut places = Vec::new();
+    for name in ["gone", "kept"] {
+        let asked = NewFolderBody {
+            name: name.to_owned(),
+            ..NewFolderBody::default()
+        };
+        let made = folders::create(&server, &boss, asked, None).await.unwrap();
+        let place = mounted_directory(directory.path(), made.value.id);
+        std::fs::write(place.join("a"), "text").unwrap();
+        places.push(place);
+    }
+    let early = folders::purge(&server, &boss, "gone").await;
+    assert_eq!(crate::code(early), "folder.not-trashed");
+    for name in ["gone", "kept"] {
+        folders::trash(&server, &boss, name).await.unwrap();
+    }
+    let purged = folders::purge(&server, &boss, "gone").await.unwrap();
+    assert_eq!(purged.state, FolderState::Purging);
+    let back = folders::restore(&server, &boss, "gone").await;
+    assert_eq!(crate::code(back), "folder.purging");
+    let again = folders::purge(&server, &boss, "gone").await.unwrap();
+    assert_eq!(again.state, FolderState::Purging, "it goes on");
+    let waits = tokio::time::timeout(Duration::from_secs(60), server.purge_asked());
+    waits.await.expect("it is asked for");
+    purge_now(&server).await.unwrap();
+    assert!(!places[0].exists() && places[1].is_dir());
+    let gone = folders::get(&server, &boss, "gone").await;
+    assert_eq!(crate::code(gone), "folder.not-found");
+    folders::restore(&server, &boss, "kept").await.unwrap();
+}
+
+#[tokio::test]
 async fn what_is_a_row_or_a_directory_alone_is_named_and_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::for_tests_with(SettingsLayer {

@@ -545,3 +545,54 @@ async fn who_is_given_a_folder_gives_it_for_no_longer() {
         assert_eq!(made.unwrap().value.ends_at, Some(given));
     }
 }
+
+#[tokio::test]
+async fn an_owner_takes_a_folder_out_of_sessions_and_then_throws_it_away() {
+    let two = TwoDomains::open().await;
+    two.made(&two.abe, "data").await;
+    let server = &two.server;
+    given(&two, "data", FolderRight::Rwd).await;
+    let asked = mounting("one", "abe/data:/data");
+    let launched = launches::launch(server, &two.eve, asked, None).await;
+    let id = launched.unwrap().sessions[0].id.to_string();
+    let asked = |all: &[&str]| FolderDetachmentBody {
+        sessions: all.iter().map(|one| (*one).to_owned()).collect(),
+    };
+    let stranger = detach(server, &two.mina, "abe/data", asked(&["eve/one"])).await;
+    assert_eq!(code(stranger), "folder.not-found");
+    let keeper = detach(server, &two.eve, "abe/data", asked(&["one"])).await;
+    assert_eq!(code(keeper), "folder.detach-owner");
+    for unknown in [&["one"][..], &["eve/two"], &["eve/one", "eve/two"], &[""]] {
+        let refused = detach(server, &two.abe, "data", asked(unknown)).await;
+        assert_eq!(code(refused), "folder.session-unknown", "{unknown:?}");
+    }
+    let many = vec!["eve/one"; MAX_DETACHED_AT_ONCE + 1];
+    let refused = detach(server, &two.abe, "data", asked(&many)).await;
+    assert_eq!(code(refused), "folder.sessions-many");
+    let held = launches::get(server, &two.eve, &id).await.unwrap();
+    assert!(!held.mounts[0].detached, "nothing is done in part");
+    assert_eq!(
+        code(trash(server, &two.abe, "data").await),
+        "folder.mounted"
+    );
+    detach(server, &two.abe, "data", asked(&["eve/one"]))
+        .await
+        .unwrap();
+    let held = launches::get(server, &two.eve, &id).await.unwrap();
+    assert!(held.mounts[0].detached);
+    assert_eq!(held.state, SessionState::Pending, "it goes on");
+    let left = sessions(server, &two.abe, "data").await.unwrap();
+    assert!(left.is_empty(), "{left:?}");
+    let again = detach(server, &two.abe, "data", asked(&["eve/one"])).await;
+    assert_eq!(code(again), "folder.session-unknown");
+    trash(server, &two.abe, "data").await.unwrap();
+    let copy = launches::duplicate(server, &two.eve, &id).await.unwrap();
+    assert!(copy.mounts.is_empty(), "{:?}", copy.mounts);
+    hold_waiting(server).await.unwrap();
+    let held = launches::get(server, &two.eve, &id).await.unwrap();
+    assert_eq!(
+        held.state,
+        SessionState::Pending,
+        "the right to it matters no more"
+    );
+}

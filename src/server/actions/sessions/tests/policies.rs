@@ -1,10 +1,14 @@
 //! Which policy bounds what a user has waiting: the site's for each user, a project's and a domain's for all of
 //! their members together, the strictest of them.
 
+use std::io;
+
 use api::policies::PolicyPatchBody;
 use rules::names::UserId;
 use rules::quota::{LimitKey, PolicyLevel, PolicyLimits};
+use rules::storage::StorageEnforcement;
 use rules::tenancy::{DomainId, ProjectId};
+use store::quota::{ScopeKeeper, ScopeLease, ScopePlace, ScopeUse};
 
 use super::*;
 use crate::access::local_root;
@@ -380,4 +384,71 @@ async fn a_policy_that_asks_for_a_time_limit_refuses_a_session_without_one() {
     assert_eq!(shorter.unwrap().max_runtime_seconds, Some(60));
     let removed = refusal(set_time_limit(&server, &kim, &limited, None, None).await);
     assert_eq!(removed.code, "limit.needed");
+}
+
+/// Holds each limit, and keeps nothing.
+#[derive(Debug)]
+struct HeldDisks;
+
+impl ScopeKeeper for HeldDisks {
+    fn enforcement(&self) -> StorageEnforcement {
+        StorageEnforcement::Image
+    }
+
+    fn enter(&self, _: &ScopePlace, _: Option<Bytes>) -> io::Result<ScopeLease> {
+        Ok(ScopeLease::default())
+    }
+
+    fn hold_to(&self, _: &ScopePlace, _: Bytes) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn measure(&self, _: &ScopePlace) -> io::Result<Option<ScopeUse>> {
+        Ok(None)
+    }
+
+    fn remove_empty(&self, _: &ScopePlace) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_names_no_disk_has_the_usual_one_where_limits_are_held() {
+    let bare = server();
+    let lee = user(&bare, "lee", Role::User);
+    let none = one(&bare, &lee, named("none")).await.unwrap();
+    assert_eq!(none.resources.disk, None, "nothing holds a limit there");
+    let folder = tempfile::tempdir().unwrap();
+    let settings = base::settings::Settings {
+        data: folder.path().to_path_buf(),
+        session_disk: "3g".to_owned(),
+        ..(*Server::for_tests().settings()).clone()
+    };
+    let server = Server::start(settings, base::observe::Clock::system()).unwrap();
+    server.put_test_node("fardel-01");
+    let kim = user(&server, "kim", Role::User);
+    server.bring_scopes(std::sync::Arc::new(HeldDisks));
+    let disk_of = |session: SessionView| {
+        let row = server
+            .catalog()
+            .read_now("row", |view| view.session(session.id))
+            .unwrap();
+        row.unwrap().spec.demand.disk
+    };
+    let usual = one(&server, &kim, named("usual")).await.unwrap();
+    assert_eq!(disk_of(usual), Some(Bytes::gib(3)));
+    let two = LaunchRequest {
+        containers: 2,
+        ..named("two")
+    };
+    let two = one(&server, &kim, two).await.unwrap();
+    assert_eq!(disk_of(two), Some(Bytes::gib(6)), "each of them has it");
+    let mut typed = named("typed");
+    typed.resources.disk = Some(Bytes::gib(5));
+    let typed = one(&server, &kim, typed).await.unwrap();
+    assert_eq!(disk_of(typed), Some(Bytes::gib(5)));
+    let own = kim.subject.user.0.as_bytes().to_vec();
+    attach(&server, "user", own, r#"{"disk_each":1073741824}"#);
+    let limited = one(&server, &kim, named("limited")).await.unwrap();
+    assert_eq!(disk_of(limited), Some(Bytes::gib(1)));
 }
