@@ -202,6 +202,7 @@ mod tests {
         // The budgets are named from the root of the tree.
         crate::enter_root().unwrap();
         let gate = |cpu_seconds| Gate {
+            wanted: Vec::new(),
             outcomes: vec![Outcome {
                 name: "clippy",
                 wall_seconds: 1.0,
