@@ -152,6 +152,8 @@ pub struct PagesContext {
     open_pages: Arc<live::OpenPages>,
     made_secrets: Arc<made_secrets::MadeSecrets>,
     made_slips: Arc<made_slips::MadeSlips>,
+    /// The day on the overview.
+    kept_day: Arc<history::KeptViews>,
     program: Arc<client_program::ClientProgram>,
 }
 
@@ -191,6 +193,7 @@ pub fn router(
         open_pages: Arc::default(),
         made_secrets: Arc::default(),
         made_slips: Arc::default(),
+        kept_day: Arc::default(),
         program: Arc::default(),
     };
     Router::new()
