@@ -196,6 +196,7 @@ pub fn router(
         kept_day: Arc::default(),
         program: Arc::default(),
     };
+    console.program.digest_soon();
     Router::new()
         .route("/", get(overview::show))
         .route("/live", get(overview::live))
