@@ -59,6 +59,7 @@ pub(crate) mod manifests;
 mod migrate;
 mod node_cache;
 pub(crate) mod nodes;
+pub(crate) mod occasions;
 mod open;
 pub(crate) mod origin;
 pub(crate) mod outputs;

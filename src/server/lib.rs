@@ -495,6 +495,11 @@ impl Server {
         &self.0.snapshots
     }
 
+    /// Of what readers are told there is anything on this site, as of the newest commit or a later one.
+    pub(crate) fn occasions(&self) -> catalog::occasions::Occasions {
+        self.0.snapshots.occasions(&self.0.catalog)
+    }
+
     /// Everything live as of the newest commit or a later one, shared by all who ask.
     pub(crate) async fn snapshot(&self) -> Result<Arc<snapshot::Snapshot>, Failure> {
         self.0.snapshots.newest(&self.0.catalog).await

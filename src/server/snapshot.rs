@@ -23,6 +23,7 @@ use crate::catalog::events::EventRow;
 use crate::catalog::journal::FoundEvents;
 use crate::catalog::listing::SessionFilter;
 use crate::catalog::nodes::DeviceRow;
+use crate::catalog::occasions::Occasions;
 use crate::catalog::session_table::{TableCount, TableOrder};
 use crate::catalog::{Catalog, ReadTransaction};
 use likely_starts::{LikelyForecast, LikelyStarts};
@@ -510,6 +511,8 @@ pub(crate) struct Snapshots {
     recent: Mutex<BTreeMap<(Reach, Option<&'static str>), NewestEvents>>,
     tables: Mutex<KeptPages<TableRows>>,
     journal: Mutex<KeptPages<FoundEvents>>,
+    /// What there are rows of, and the state that it is not older than.
+    occasions: Mutex<Option<((u64, u64), Occasions)>>,
 }
 
 /// Pages of a list as of one revision, by what was asked for.
@@ -579,6 +582,27 @@ impl Snapshots {
             snapshot: Arc::clone(&snapshot),
         });
         Ok(snapshot)
+    }
+
+    /// What there is anything of, as of the newest commit or a later one: a page reads for its reader what there may be, and
+    /// no more. Read once for each change of a row; where it cannot be read there may be everything.
+    pub(crate) fn occasions(&self, catalog: &Catalog) -> Occasions {
+        // Taken before the read: what changes meanwhile makes another read necessary.
+        let version = catalog.state_version();
+        let mut kept = locked(&self.occasions);
+        if let Some((of, known)) = *kept
+            && of == version
+        {
+            return known;
+        }
+        let read = catalog.read_now("look for what readers are told", |view| view.occasions());
+        match read {
+            Ok(found) => {
+                *kept = Some((version, found));
+                found
+            }
+            Err(_) => Occasions::ALL,
+        }
     }
 
     /// One page of the table of sessions, and how many rows it has in all, as `ReadTransaction::table_page` reads them. Who

@@ -3,6 +3,7 @@
 
 use std::io::Read as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -26,6 +27,10 @@ const MAX_AT_ONCE: usize = 32;
 /// The kernel's own name of the file that this process runs.
 const RUNNING: &str = "/proc/self/exe";
 
+/// How long after its start a server makes the digest of its program. Longer: a reader waits for it. Shorter: it takes a core
+/// while sessions and their networks are taken up again.
+const DIGEST_AFTER: Duration = Duration::from_secs(1);
+
 /// The program as it is given away.
 pub(super) struct ClientProgram {
     places: Arc<Semaphore>,
@@ -42,6 +47,21 @@ impl Default for ClientProgram {
 }
 
 impl ClientProgram {
+    /// Makes the digest soon, so that no reader waits until the whole file is read. Not in a build for tests, whose file is ten
+    /// times as large and whose servers live for seconds; there, and outside a runtime, the first reader has it made.
+    pub(super) fn digest_soon(self: &Arc<Self>) {
+        if cfg!(debug_assertions) {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let program = Arc::clone(self);
+            runtime.spawn(async move {
+                tokio::time::sleep(DIGEST_AFTER).await;
+                program.digest().await;
+            });
+        }
+    }
+
     /// The SHA-256 of the file in hexadecimal digits; empty where it cannot be read. The first call costs reading it.
     pub(super) async fn digest(&self) -> String {
         let read = || async {

@@ -1,6 +1,9 @@
 //! `/history`: what was given and used of the box, of a GPU or of a user, over an hour to a month; the same as a
 //! table and as a file.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use api::history::{History, HistoryHolder, HistoryPoint, HistoryRange};
 use askama::Template;
 use axum::extract::{Query, State};
@@ -285,6 +288,58 @@ struct Shown {
     curves: Vec<Curve>,
 }
 
+/// Languages and zones in which one history is kept drawn. Higher: more memory, some 20 KiB for each. Lower: where readers are in
+/// many zones it is drawn for each look.
+const MAX_VIEWS_KEPT: usize = 16;
+
+/// One history, drawn for its readers in each of their languages and zones, until it changes.
+#[derive(Default)]
+pub struct KeptViews(Mutex<Option<KeptHistory>>);
+
+struct KeptHistory {
+    history: History,
+    views: BTreeMap<(&'static str, String), Arc<HistoryView>>,
+}
+
+impl KeptViews {
+    /// As `view` with `HistoryParts::First`, but for `period`, which is as of the first look. Drawn once for all who read it
+    /// in the same language and zone.
+    pub fn first(&self, t: Text, clock: &LocalClock, history: &History) -> Arc<HistoryView> {
+        let reader = (t.language.code(), clock.name().to_owned());
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = kept.as_mut().filter(|kept| is_same(&kept.history, history));
+        if let Some(kept) = known {
+            if kept.views.len() >= MAX_VIEWS_KEPT && !kept.views.contains_key(&reader) {
+                kept.views.clear();
+            }
+            let drawn = kept.views.entry(reader);
+            let drawn = drawn.or_insert_with(|| draw_first(t, clock, history));
+            return Arc::clone(drawn);
+        }
+        let drawn = draw_first(t, clock, history);
+        *kept = Some(KeptHistory {
+            history: history.clone(),
+            views: BTreeMap::from([(reader, Arc::clone(&drawn))]),
+        });
+        drawn
+    }
+}
+
+fn draw_first(t: Text, clock: &LocalClock, history: &History) -> Arc<HistoryView> {
+    Arc::new(view(t, clock, history, HistoryParts::First))
+}
+
+/// Whether two histories are drawn alike: time has passed between them, and nothing else.
+fn is_same(one: &History, other: &History) -> bool {
+    let of_time = |of: &History| (slots(of).first().copied(), slots(of).last().copied());
+    let same_time = History {
+        from: other.from,
+        until: other.until,
+        ..one.clone()
+    };
+    of_time(one) == of_time(other) && same_time == *other
+}
+
 /// The charts of a history and its table. Empty where nothing was kept yet. Costs its points.
 pub fn view(t: Text, clock: &LocalClock, history: &History, parts: HistoryParts) -> HistoryView {
     let holders = history.is_of_device().then(|| HolderTable {
@@ -447,7 +502,7 @@ fn slots(history: &History) -> Vec<i64> {
 }
 
 fn shown(t: Text, history: &History, times: &[i64], parts: HistoryParts) -> Vec<Shown> {
-    let points: std::collections::BTreeMap<i64, &HistoryPoint> = history
+    let points: BTreeMap<i64, &HistoryPoint> = history
         .points
         .iter()
         .map(|point| (point.at.as_millis() / 1000, point))
@@ -534,6 +589,7 @@ fn shown(t: Text, history: &History, times: &[i64], parts: HistoryParts) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doors::text::Language;
 
     fn history(of: &str, points: &[(i64, f64)]) -> History {
         History {
@@ -619,6 +675,47 @@ mod tests {
         let none = view(t, &clock, &history("site", &[]), HistoryParts::All);
         assert!(none.figures.is_empty());
         assert!(none.period.contains("14 Jan"), "{}", none.period);
+    }
+
+    #[test]
+    fn a_day_is_drawn_once_for_each_language_and_zone_until_it_changes() {
+        let kept = KeptViews::default();
+        let (english, korean) = (Text::default(), Text::new(Language::Korean));
+        let clock = LocalClock::of;
+        let day = history("site", &[(0, 2.0)]);
+        let first = kept.first(english, &clock(english, "UTC"), &day);
+        let later = History {
+            until: Timestamp::from_millis(day.until.as_millis() + 9_000),
+            ..day.clone()
+        };
+        let again = kept.first(english, &clock(english, ""), &later);
+        assert!(
+            Arc::ptr_eq(&first, &again),
+            "a zone that is not known is UTC"
+        );
+        let seoul = kept.first(korean, &clock(korean, "Asia/Seoul"), &later);
+        let drawn = view(
+            korean,
+            &clock(korean, "Asia/Seoul"),
+            &later,
+            HistoryParts::First,
+        );
+        assert_eq!((&seoul.head, &seoul.rows), (&drawn.head, &drawn.rows));
+        assert_ne!(seoul.rows[0][0], first.rows[0][0]);
+        let busier = History {
+            points: history("site", &[(0, 3.0)]).points,
+            ..later.clone()
+        };
+        let next = kept.first(english, &clock(english, "UTC"), &busier);
+        assert_eq!(next.rows[143][2], "0.50");
+        assert!(!Arc::ptr_eq(&first, &next));
+        // Ten minutes later its last row is another one.
+        let moved = History {
+            until: Timestamp::from_millis(busier.until.as_millis() + 600_000),
+            ..busier
+        };
+        let moved = kept.first(english, &clock(english, "UTC"), &moved);
+        assert_eq!(moved.rows[142], next.rows[143]);
     }
 
     #[test]

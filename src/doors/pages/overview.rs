@@ -24,7 +24,7 @@ use super::attention as words;
 use super::authentication::PageCaller;
 use super::components::{self, BarRow};
 use super::gpus::{By, FloorPlanQuery};
-use super::history::{HistoryParts, HistoryView};
+use super::history::HistoryView;
 use super::hues::Hues;
 use super::layout::{Nav, PageLayout};
 use super::request_context::RequestContext;
@@ -53,7 +53,7 @@ pub struct OverviewPage {
     pub rows: Vec<FloorPlanRow>,
     pub rows_total: u64,
     /// Given and in use over the day.
-    pub view: HistoryView,
+    pub view: Arc<HistoryView>,
     pub ranges: Vec<(String, &'static str, bool)>,
     pub recent: Vec<RecentSession>,
     /// How many sessions ended today, and how.
@@ -194,7 +194,7 @@ async fn whole(
     let mut page = read(console, visit, caller, by).await?;
     let range = HistoryRange::Day;
     let day = history::history(&console.server, caller, "site", range).await?;
-    page.view = super::history::view(visit.text, &visit.clock, &day, HistoryParts::First);
+    page.view = console.kept_day.first(visit.text, &visit.clock, &day);
     page.ranges = super::history::ranges(visit.text, "site", range);
     Ok(page)
 }
@@ -302,7 +302,7 @@ async fn read(
         legend: legend(t, &hues, owners),
         rows,
         rows_total,
-        view: HistoryView::default(),
+        view: Arc::default(),
         ranges: Vec::new(),
         recent: list
             .items

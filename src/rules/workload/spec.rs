@@ -186,6 +186,13 @@ pub fn turns_direction(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// Whether a text has such a mark. O(bytes): a mark is looked at where its first byte stands, which few texts have.
+pub fn has_turned_direction(text: &str) -> bool {
+    let marks_at = |at: usize| text.get(at..).and_then(|rest| rest.chars().next());
+    let mut bytes = text.bytes().enumerate();
+    bytes.any(|(at, byte)| matches!(byte, 0xd8 | 0xe2) && marks_at(at).is_some_and(turns_direction))
+}
+
 /// Whether a character is invisible: a control, a mark of direction, a space without width, a tag.
 pub fn hidden(c: char) -> bool {
     c.is_control()
@@ -253,5 +260,16 @@ mod tests {
         };
         assert!(cycle(id(1), edges).is_some());
         assert_eq!(cycle(id(4), edges), None);
+    }
+
+    #[test]
+    fn a_text_has_a_mark_of_direction_where_one_of_its_characters_is_one() {
+        for c in (0..0x3000).filter_map(char::from_u32) {
+            for text in [format!("{c}"), format!("a – {c}…"), format!("세션{c} é")] {
+                let one_of = text.chars().any(turns_direction);
+                assert_eq!(has_turned_direction(&text), one_of, "{text:?}");
+            }
+        }
+        assert!(!has_turned_direction(""));
     }
 }

@@ -109,6 +109,9 @@ pub fn warnings(server: &Server, caller: &Caller) -> Vec<BudgetWarning> {
     if allowed(caller, Permission::ProjectsRead).is_err() {
         return Vec::new();
     }
+    if !server.occasions().warned_budgets {
+        return Vec::new();
+    }
     let now = server.clock().now();
     let rows = server.catalog().read_now("look for used budgets", |view| {
         view.warned_budgets(&seen(caller), now)

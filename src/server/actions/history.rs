@@ -12,7 +12,7 @@ use rules::units::{Bytes, Timestamp};
 use super::{allowed, usage};
 use crate::access::Caller;
 use crate::catalog::holders::{DeviceHolder, HeldDevice};
-use crate::catalog::samples::history::{HistoryRow, HistorySubject};
+use crate::catalog::samples::history::{HistoryRow, HistorySubject, SiteMeans};
 use crate::catalog::users::ROOT;
 use crate::{Failure, Server, ServerFault};
 
@@ -67,22 +67,32 @@ pub async fn history(
     let now = server.clock().now();
     let (seconds, every) = range.seconds();
     let (from, until) = time_of(range, now, &caller.time_zone);
-    let catalog = server.catalog().clone();
-    let rows = tokio::task::spawn_blocking(move || {
-        let samples = catalog.samples();
-        let every = i64::from(every);
-        match range.weeks_back() {
-            None => samples.history(&subject, now, i64::from(seconds), every),
-            Some(_) => {
-                let second = |at: Timestamp| at.as_millis() / 1000;
-                let age = second(now) - second(from);
-                samples.history_between(&subject, (second(from), second(until)), age, every)
-            }
+    let points = match (&subject, range.weeks_back()) {
+        (HistorySubject::Site, None) => {
+            let rows = of_site(server, now, i64::from(seconds), i64::from(every)).await?;
+            rows.iter().copied().map(point).collect()
         }
-    });
-    let rows = rows
-        .await
-        .map_err(|ended| ServerFault::new("read the history", ended))??;
+        _ => {
+            let catalog = server.catalog().clone();
+            let rows = tokio::task::spawn_blocking(move || {
+                let samples = catalog.samples();
+                let every = i64::from(every);
+                match range.weeks_back() {
+                    None => samples.history(&subject, now, i64::from(seconds), every),
+                    Some(_) => {
+                        let second = |at: Timestamp| at.as_millis() / 1000;
+                        let age = second(now) - second(from);
+                        let time = (second(from), second(until));
+                        samples.history_between(&subject, time, age, every)
+                    }
+                }
+            });
+            let rows = rows
+                .await
+                .map_err(|ended| ServerFault::new("read the history", ended))??;
+            rows.into_iter().map(point).collect()
+        }
+    };
     let (holders, more_holders) = match held {
         Some(device) => holders(server, caller, device, (from, until)).await?,
         None => (Vec::new(), false),
@@ -102,10 +112,28 @@ pub async fn history(
         gpus: u32::try_from(meant().count()).unwrap_or(u32::MAX),
         gpu_memory: gpu_memory.0,
         simulated: meant().any(|device| device.simulated),
-        points: rows.into_iter().map(point).collect(),
+        points,
         holders,
         more_holders,
     })
+}
+
+/// Means of the site over each `every` seconds of the last `seconds`. Read once for all who ask within ten seconds.
+async fn of_site(
+    server: &Server,
+    now: Timestamp,
+    seconds: i64,
+    every: i64,
+) -> Result<SiteMeans, Failure> {
+    let kept = server.catalog().samples().kept_of_site(now, seconds, every);
+    if let Some(kept) = kept {
+        return Ok(kept);
+    }
+    let catalog = server.catalog().clone();
+    let read =
+        tokio::task::spawn_blocking(move || catalog.samples().history_of_site(now, seconds, every));
+    read.await
+        .map_err(|ended| ServerFault::new("read the history", ended))?
 }
 
 /// From when until when a range is: what ends at the present, or a week by a time zone, which ends at the present at last.
@@ -198,10 +226,15 @@ fn point((at, row): (i64, HistoryRow)) -> HistoryPoint {
 pub async fn recent(server: &Server, caller: &Caller) -> Result<RecentUse, Failure> {
     allowed(caller, Permission::SessionsRead)?;
     let (catalog, now) = (server.catalog().clone(), server.clock().now());
-    let read = tokio::task::spawn_blocking(move || catalog.samples().recent_history(now, RECENT));
-    let read = read
-        .await
-        .map_err(|ended| ServerFault::new("read the history", ended))??;
+    let read = match catalog.samples().kept_recent() {
+        Some(kept) => kept,
+        None => {
+            let read = move || catalog.samples().recent_history(now, RECENT);
+            tokio::task::spawn_blocking(read)
+                .await
+                .map_err(|ended| ServerFault::new("read the history", ended))??
+        }
+    };
     let mut recent = RecentUse::default();
     for (subject, rows) in read.iter() {
         match subject {

@@ -34,6 +34,7 @@ use crate::catalog::courses;
 use crate::catalog::events::EventRow;
 use crate::catalog::idle_rules::WARNED;
 use crate::catalog::journal::{LimitedSessionRow, MaintenanceRow, ToldEventRow};
+use crate::catalog::occasions::Occasions;
 use crate::catalog::reservations::{self, AskedReservationRow};
 use crate::catalog::storage::StorageWarning;
 use crate::catalog::users::SIGNED_IN_ELSEWHERE;
@@ -495,47 +496,81 @@ fn view(notice: OwnNotice) -> NoticeView {
     }
 }
 
-/// How many of the caller's notices are unread, counted up to 99; 0 for callers who may not know. One indexed read.
+/// How many of the caller's notices are unread, counted up to 99; 0 for callers who may not know. One indexed read, and one
+/// more for each kind of which there is any on this site.
 pub fn unread(server: &Server, caller: &Caller) -> u64 {
     if allowed(caller, Permission::Me).is_err() {
         return 0;
     }
-    let (user, now) = (caller.subject.user, server.clock().now());
-    let counted = server.catalog().read_now("count notices", |view| {
-        let (count, read, read_at) = view.unread_notices(user, MAX_COUNTED)?;
-        let asked = open_requests(view, caller, read_at, MAX_COUNTED)?.len() as u64;
+    let now = server.clock().now();
+    let any = server.occasions();
+    let counted = server
+        .catalog()
+        .read_now("count notices", |view| count_unread(view, caller, now, any));
+    // A count is no reason to refuse a page; the fault shows where it matters.
+    counted.unwrap_or_default()
+}
+
+/// The same as of one moment; `any` says of what there may be rows.
+fn count_unread(
+    view: &ReadTransaction<'_>,
+    caller: &Caller,
+    now: Timestamp,
+    any: Occasions,
+) -> Result<u64, Failure> {
+    let user = caller.subject.user;
+    let (mut all, read, read_at) = view.unread_notices(user, MAX_COUNTED)?;
+    if any.asked_reservations {
+        all += open_requests(view, caller, read_at, MAX_COUNTED)?.len() as u64;
+    }
+    if any.warned_budgets {
         let warned = warned_budgets(view, caller, now)?;
         let warned = warned.iter().filter(|(_, event)| event.at > read_at);
-        let warned = warned.count() as u64;
+        all += warned.count() as u64;
+    }
+    if any.near_storage {
         let storage = storage_warnings(view, caller)?;
         let storage = storage.iter().filter(|one| one.warning.since > read_at);
-        let storage = storage.count() as u64;
+        all += storage.count() as u64;
+    }
+    if any.allowances {
         let raised = view.allowances_to(user, MAX_COUNTED)?;
         let raised = raised.iter().filter(|row| is_news(row, caller, read_at));
-        let raised = raised.count() as u64;
+        all += raised.count() as u64;
+    }
+    if any.shared_folders {
         let offers = sharing::offers(view, caller, now)?;
         let offers = offers.iter().filter(|offer| offer.created_at > read_at);
-        let offers = offers.count() as u64;
+        all += offers.count() as u64;
+    }
+    if any.closed_nodes {
         let closed = closed_nodes(view, caller)?;
-        let closed = closed.iter().filter(|row| is_new(row, read)).count() as u64;
+        all += closed.iter().filter(|row| is_new(row, read)).count() as u64;
+    }
+    if any.limited_sessions {
         let ending = view.ending_before(user, told_until(now), MAX_COUNTED)?;
         let new = ending
             .iter()
             .filter(|row| row.ends_at > read_at.plus_seconds(TOLD_BEFORE_SECONDS));
+        all += new.count() as u64;
+    }
+    if any.ending_accounts {
         let account = account_end(view, user, now)?;
-        let account = u64::from(account.is_some_and(|end| is_account_end_new(end, read_at)));
+        all += u64::from(account.is_some_and(|end| is_account_end_new(end, read_at)));
+    }
+    if any.sign_ups {
         let requests = sign_ups::waiting_requests(view, caller)?;
-        let requests = u64::from(requests.is_some_and(|(_, newest)| newest > read_at));
+        all += u64::from(requests.is_some_and(|(_, newest)| newest > read_at));
+    }
+    if any.limit_requests {
         let limits = limits_waiting(view, caller)?;
-        let limits = u64::from(limits.is_some_and(|(_, newest)| newest > read_at));
+        all += u64::from(limits.is_some_and(|(_, newest)| newest > read_at));
+    }
+    if any.approvals {
         let acts = four_eyes::waiting_for(view, caller, now)?;
-        let acts = u64::from(acts.is_some_and(|(_, newest)| newest > read_at));
-        let told = count + asked + requests + warned + storage + raised + account + offers + closed;
-        let all = told + limits + acts + new.count() as u64;
-        Ok(all.min(u64::from(MAX_COUNTED)))
-    });
-    // A count is no reason to refuse a page; the fault shows where it matters.
-    counted.unwrap_or_default()
+        all += u64::from(acts.is_some_and(|(_, newest)| newest > read_at));
+    }
+    Ok(all.min(u64::from(MAX_COUNTED)))
 }
 
 /// Marks the caller's notices as read.

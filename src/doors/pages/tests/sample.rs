@@ -1239,7 +1239,7 @@ pub(super) fn overview(t: Text) -> OverviewPage {
             facts: "6.00 · 24 GiB · mina".into(),
         }],
         rows_total: 41,
-        view: charted(t),
+        view: charted(t).into(),
         ranges: history::ranges(t, "site", Default::default()),
         nodes: vec![NodeRow {
             title: t.plan_node("fardel-01", t.plan_ready()),
@@ -1544,7 +1544,7 @@ fn overview_empty(t: Text) -> OverviewPage {
         legend: Vec::new(),
         rows: Vec::new(),
         rows_total: 0,
-        view: history::HistoryView::default(),
+        view: history::HistoryView::default().into(),
         ranges: Vec::new(),
         recent: Vec::new(),
         events: Vec::new(),

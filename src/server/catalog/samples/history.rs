@@ -158,7 +158,12 @@ pub(super) struct RecentHistory {
     /// Seconds of the newest moment in the file; None before it is known.
     newest: Option<i64>,
     kept: Option<(i64, Arc<Recent>)>,
+    /// Means of the site by the seconds that are asked for and those of each: from when on, and the means.
+    of_site: BTreeMap<(i64, i64), (i64, SiteMeans)>,
 }
+
+/// Means of the site, oldest first, each with the second that it begins at.
+pub(crate) type SiteMeans = Arc<Vec<(i64, HistoryRow)>>;
 
 /// The last moments of the site and of each device, oldest first.
 pub(crate) type Recent = BTreeMap<HistorySubject, Vec<(i64, HistoryRow)>>;
@@ -177,8 +182,8 @@ impl Samples {
         let finest = STEPS[0].0;
         let at = seconds - seconds.rem_euclid(finest);
         let mut connection = locked(&self.connection);
-        let mut recent = locked(&self.history);
-        let before = match recent.newest {
+        let known = locked(&self.history).newest;
+        let before = match known {
             Some(newest) => Some(newest),
             None => newest(&connection)?,
         };
@@ -216,8 +221,11 @@ impl Samples {
             }
         }
         transaction.commit()?;
+        // Not held meanwhile: who is given what is kept waits for no disk.
+        let mut recent = locked(&self.history);
         recent.newest = Some(at);
         recent.kept = None;
+        recent.of_site.clear();
         Ok(())
     }
 
@@ -232,9 +240,46 @@ impl Samples {
         seconds: i64,
         every: i64,
     ) -> Result<Vec<(i64, HistoryRow)>, Failure> {
-        let now = now.as_millis() / 1000;
-        let from = now - now.rem_euclid(every) + every - seconds;
+        let from = first_second(now, seconds, every);
         self.history_between(subject, (from, i64::MAX), seconds, every)
+    }
+
+    /// The same of the site, as it was read since the newest moment; None where it was not. Waits for nothing.
+    pub(crate) fn kept_of_site(
+        &self,
+        now: Timestamp,
+        seconds: i64,
+        every: i64,
+    ) -> Option<SiteMeans> {
+        let history = locked(&self.history);
+        let (from, means) = history.of_site.get(&(seconds, every))?;
+        (*from == first_second(now, seconds, every)).then(|| Arc::clone(means))
+    }
+
+    /// The same of the site, read once for all who ask until the next moment.
+    ///
+    /// Errors: those of SQLite. Costs at most some 1,500 rows.
+    pub(crate) fn history_of_site(
+        &self,
+        now: Timestamp,
+        seconds: i64,
+        every: i64,
+    ) -> Result<SiteMeans, Failure> {
+        // Held meanwhile: a moment that is written next is not missed.
+        let connection = locked(&self.connection);
+        if let Some(known) = self.kept_of_site(now, seconds, every) {
+            return Ok(known);
+        }
+        let from = first_second(now, seconds, every);
+        let mut means = Means::default();
+        for (at, covered, row) in read(&connection, &HistorySubject::Site, from, seconds)? {
+            means.add(at - at.rem_euclid(every), covered, &row, true);
+        }
+        let means = Arc::new(means.rows());
+        let kept = (from, Arc::clone(&means));
+        let mut history = locked(&self.history);
+        history.of_site.insert((seconds, every), kept);
+        Ok(means)
     }
 
     /// The same between two seconds, the first of which was `age` seconds ago.
@@ -317,12 +362,10 @@ impl Samples {
         seconds: i64,
     ) -> Result<Arc<Recent>, Failure> {
         let connection = locked(&self.connection);
-        let mut recent = locked(&self.history);
-        let now = now.as_millis() / 1000;
-        let newest = recent.newest.unwrap_or_default();
-        if let Some((_, kept)) = recent.kept.as_ref().filter(|(of, _)| *of == newest) {
-            return Ok(Arc::clone(kept));
+        if let Some(kept) = self.kept_recent() {
+            return Ok(kept);
         }
+        let now = now.as_millis() / 1000;
         let mut all = Recent::new();
         let mut statement = connection.prepare_cached(&format!(
             "select kind, subject, at, {} from history
@@ -341,9 +384,25 @@ impl Samples {
             all.entry(subject).or_default().push(moment);
         }
         let all = Arc::new(all);
+        let mut recent = locked(&self.history);
+        let newest = recent.newest.unwrap_or_default();
         recent.kept = Some((newest, Arc::clone(&all)));
         Ok(all)
     }
+
+    /// The same as it was read since the newest moment; None where it was not. Waits for nothing.
+    pub(crate) fn kept_recent(&self) -> Option<Arc<Recent>> {
+        let recent = locked(&self.history);
+        let newest = recent.newest.unwrap_or_default();
+        let kept = recent.kept.as_ref().filter(|(of, _)| *of == newest);
+        kept.map(|(_, kept)| Arc::clone(kept))
+    }
+}
+
+/// The first second of so many before `now`, where each mean is of `every` of them.
+fn first_second(now: Timestamp, seconds: i64, every: i64) -> i64 {
+    let now = now.as_millis() / 1000;
+    now - now.rem_euclid(every) + every - seconds
 }
 
 fn newest(connection: &Connection) -> rusqlite::Result<Option<i64>> {
@@ -662,5 +721,34 @@ mod tests {
             .unwrap();
         let recent = samples.recent_history(at(9_020), 360).unwrap();
         assert_eq!(recent[&HistorySubject::Site].len(), 3, "read again");
+    }
+
+    #[test]
+    fn what_is_kept_of_the_site_is_what_is_read_until_the_next_moment() {
+        let samples = store();
+        let (seconds, every) = (86_400, 900);
+        let keep = |second, cores| {
+            let row = row(cores);
+            let kept = samples.record_history(at(second), &[(HistorySubject::Site, row)]);
+            kept.unwrap();
+        };
+        let read = |second| {
+            let site = samples.history(&HistorySubject::Site, at(second), seconds, every);
+            site.unwrap()
+        };
+        keep(0, 2.0);
+        assert_eq!(samples.kept_of_site(at(5), seconds, every), None);
+        let site = samples.history_of_site(at(5), seconds, every).unwrap();
+        assert_eq!(*site, read(5));
+        let kept = samples.kept_of_site(at(9), seconds, every).unwrap();
+        assert!(Arc::ptr_eq(&site, &kept));
+        assert_eq!(samples.kept_of_site(at(9), 3_600, 30), None);
+        // A day later the first of them are over.
+        assert_eq!(samples.kept_of_site(at(90_000), seconds, every), None);
+        keep(10, 4.0);
+        assert_eq!(samples.kept_of_site(at(11), seconds, every), None);
+        let site = samples.history_of_site(at(11), seconds, every).unwrap();
+        assert_eq!((site.len(), site[0].1.cpu), (1, 3.0));
+        assert_eq!(*site, read(11));
     }
 }
