@@ -197,7 +197,7 @@ mod tests {
                 assert!(said.starts_with("HTTP/1.1 200 OK\r\n"), "{said}");
             }
             match is_leaving {
-                true => drop(leave.send_replace(true)),
+                true => leave.send_modify(|leave| *leave = true),
                 false => end.notify_one(),
             }
             let ended = served.await.expect("no panic");
