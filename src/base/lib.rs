@@ -1,5 +1,5 @@
 //! Room 2, plumbing: settings, log, clock, random numbers, encryption, acts that run to their end, what the machine
-//! tells of itself, and the link between server and node.
+//! tells of itself, HTTP over streams, and the link between server and node.
 //! Decides nothing about sessions; that is `rules`.
 
 pub mod acts;
@@ -7,6 +7,7 @@ pub mod addresses;
 pub mod app_files;
 pub mod connection_fault;
 pub mod figures;
+pub mod http;
 pub mod key_files;
 pub mod link;
 pub mod observe;

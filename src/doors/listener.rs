@@ -3,11 +3,10 @@
 
 mod bodies;
 mod connections;
-mod strict_lines;
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
@@ -18,11 +17,9 @@ use axum::body::Body;
 use axum::http::uri::Authority;
 use axum::http::{HeaderValue, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use base::http::{self, AnswersRequests, HttpFault, HttpFuture, HttpLife, StreamedBody};
 use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
 use rules::names::UserId;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -38,28 +35,13 @@ use crate::doors::problem::{self, ProblemResponse, RefusalReader};
 use crate::doors::text::{Text, codes};
 use bodies::{Bodies, BodyAccount, MeteredBody};
 use connections::{ConnectionHandle, Connections, CountedConnection};
-use strict_lines::StrictLines;
 
-/// Bytes of HTTP/1 that are kept for one connection, so the longest head of a request.
-const HTTP1_BUFFER: usize = 64 << 10;
-/// Requests that one HTTP/2 connection has under way. Lower: a page with many parts and streams waits.
-const HTTP2_STREAMS: u32 = 32;
-/// Bytes that a client may send ahead on one HTTP/2 connection, and on one stream of it. Higher: a flood
-/// takes as much memory for each connection. Lower: uploads over long lines are slow.
-const HTTP2_WINDOW: u32 = 256 << 10;
-/// See `HTTP2_WINDOW`.
-const HTTP2_STREAM_WINDOW: u32 = 128 << 10;
-/// Bytes of answers that wait for one HTTP/2 stream, besides one piece. Higher: who reads nothing of many
-/// streams holds more. Lower: downloads take more processor time.
-const HTTP2_SEND: usize = 16 << 10;
 /// The longest piece in which an answer is handed to HTTP/2, which takes each whole, however little of it the
 /// client's window has room for.
 const PIECE: usize = 16 << 10;
 /// The longest last piece. Once it is handed over the request counts as answered, and what a client keeps its
 /// window shut for is held until the connection ends.
 const LAST_PIECE: usize = 1 << 10;
-/// How often a client with streams under way is asked whether it lives.
-const HTTP2_ASK: Duration = Duration::from_secs(30);
 
 /// What answers at the origins of apps. No router leads there: each request of such a port is for one place.
 pub(crate) trait ServesApps: Send + Sync {
@@ -154,7 +136,6 @@ pub(crate) async fn serve(
 }
 
 /// The other end of one connection, and what it is served.
-#[derive(Clone)]
 struct ConnectionPeer {
     line: ConnectionHandle,
     bodies: Arc<Bodies>,
@@ -207,66 +188,45 @@ async fn receive(
 async fn speak(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     caller: ConnectionPeer,
-    mut leaving: watch::Receiver<bool>,
+    leaving: watch::Receiver<bool>,
 ) {
-    let (peer, end) = (caller.peer, caller.line.end());
-    let stream = StrictLines::new(stream, Arc::clone(&caller.upgraded));
-    let service = service_fn(move |request: Request<Incoming>| {
-        let serving = caller.line.request();
-        let caller = caller.clone();
-        async move { Ok::<Response, Infallible>(respond(caller, request, serving).await) }
-    });
-    let mut builder = Builder::new(Separately);
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .max_buf_size(HTTP1_BUFFER)
-        // The book of connections ends slow heads and rests; a second timer would be set and put away for each request.
-        .header_read_timeout(None::<Duration>);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(HTTP2_STREAMS)
-        .initial_connection_window_size(HTTP2_WINDOW)
-        .initial_stream_window_size(HTTP2_STREAM_WINDOW)
-        .max_send_buf_size(HTTP2_SEND)
-        .keep_alive_interval(HTTP2_ASK);
-    let mut connection =
-        pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
-    let mut told = false;
-    let ended = loop {
-        tokio::select! {
-            ended = connection.as_mut() => break ended,
-            _ = leaving.wait_for(|leave| *leave), if !told => {}
-            () = end.notified(), if !told => {}
-        }
-        told = true;
-        connection.as_mut().graceful_shutdown();
+    let peer = caller.peer;
+    let life = HttpLife {
+        upgraded: Arc::clone(&caller.upgraded),
+        end: caller.line.end(),
+        leaving,
     };
-    if let Err(error) = ended {
+    if let Err(error) = http::serve(Box::new(stream), Arc::new(caller), life).await {
         tracing::debug!(%peer, %error, "a connection broke");
+    }
+}
+
+impl AnswersRequests for ConnectionPeer {
+    fn answer(self: Arc<Self>, request: Request<Incoming>) -> HttpFuture<Response<StreamedBody>> {
+        let serving = self.line.request();
+        Box::pin(respond(self, request, serving))
     }
 }
 
 /// Answers one request of any kind.
 async fn respond(
-    caller: ConnectionPeer,
+    caller: Arc<ConnectionPeer>,
     request: Request<Incoming>,
     serving: connections::ActiveRequest,
-) -> Response {
+) -> Response<StreamedBody> {
     let head = request.method() == Method::HEAD;
-    let stuck = STUCK.try_with(Arc::clone).ok();
+    let stuck = http::stuck();
     let named = host::of(request.version(), request.uri(), request.headers());
-    let mut response = match (named, caller.purpose.clone()) {
+    let mut response = match (named, &caller.purpose) {
         (Err(refusal), _) => refused(&refusal.into(), &RefusalReader::of(request.headers())),
-        (Ok(_), Purpose::Way { to }) => way(&request, caller.here, to),
-        (Ok(named), Purpose::Console(mut app)) => {
+        (Ok(_), Purpose::Way { to }) => way(&request, caller.here, *to),
+        (Ok(named), Purpose::Console(app)) => {
             let (request, kept) = KeptOfRequest::of(&caller, request, named);
-            kept.answered(app.call(request).await.into_response())
+            kept.answered(app.clone().call(request).await.into_response())
         }
         (Ok(named), Purpose::Apps(apps)) => {
             let (request, kept) = KeptOfRequest::of(&caller, request, named);
-            kept.answered(apps.serve(request).await)
+            kept.answered(Arc::clone(apps).serve(request).await)
         }
     };
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -278,7 +238,7 @@ async fn respond(
         *response.body_mut() = Body::empty();
     }
     response.map(|body| {
-        Body::new(Answering {
+        StreamedBody::new(Answering {
             body,
             stuck,
             rest: Bytes::new(),
@@ -352,31 +312,6 @@ fn refused(problem: &ProblemResponse, reader: &RefusalReader) -> Response {
     response
 }
 
-tokio::task_local! {
-    /// Ends the stream of HTTP/2 that the running task serves, when it is rung.
-    static STUCK: Arc<Notify>;
-}
-
-/// Runs each stream of HTTP/2 as a task that can be ended alone: a client that does not read one answer must
-/// not cost others their connection, which a proxy may share among them.
-#[derive(Clone, Copy)]
-struct Separately;
-
-impl<F> hyper::rt::Executor<F> for Separately
-where
-    F: Future<Output: Send> + Send + 'static,
-{
-    fn execute(&self, stream: F) {
-        let stuck = Arc::new(Notify::new());
-        tokio::spawn(STUCK.scope(Arc::clone(&stuck), async move {
-            tokio::select! {
-                _ = stream => {}
-                () = stuck.notified() => tracing::debug!("an answer was not read"),
-            }
-        }));
-    }
-}
-
 /// An answer on its way; until its last piece is handed over the connection is at work.
 struct Answering {
     body: Body,
@@ -398,20 +333,21 @@ fn piece(rest: &mut Bytes) -> Bytes {
 
 impl hyper::body::Body for Answering {
     type Data = Bytes;
-    type Error = axum::Error;
+    type Error = HttpFault;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, HttpFault>>> {
         let this = &mut *self;
         let Some(stuck) = &this.stuck else {
-            return Pin::new(&mut this.body).poll_frame(context);
+            let frame = Pin::new(&mut this.body).poll_frame(context);
+            return frame.map_err(HttpFault::from);
         };
         if this.rest.is_empty() {
             let frame = match Pin::new(&mut this.body).poll_frame(context) {
                 Poll::Ready(Some(Ok(frame))) => frame,
-                Poll::Ready(end) => return Poll::Ready(end),
+                Poll::Ready(end) => return Poll::Ready(end).map_err(HttpFault::from),
                 Poll::Pending => {
                     this.serving.taken();
                     return Poll::Pending;

@@ -11,8 +11,11 @@ use axum::body::Body;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Request, StatusCode, Uri, header};
 use axum::response::Response;
+use base::http::upstream::AppUpstream;
+use base::http::{self, StreamedBody};
 use base::link::streams::ByteStream;
 use bytes::Bytes;
+use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
@@ -25,7 +28,6 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::headers::{ToApp, from_app};
-use super::upstream::AppUpstream;
 use super::visits::{AppRoute, AppVisit, MAX_OPEN};
 use super::{AppAddress, AppDoor};
 use crate::doors::problem::ProblemResponse;
@@ -68,7 +70,10 @@ pub(super) async fn carry(
         // Names separate cookies by themselves.
         address.app.is_none() && door.cookies.is_of_another(address.port, name)
     };
-    let mut request = Request::new(body);
+    let mut request = Request::new(match body.is_end_stream() {
+        true => http::empty(),
+        false => StreamedBody::new(body.map_err(Into::into)),
+    });
     *request.headers_mut() = to_app.headers(&parts.headers, of_another);
     *request.method_mut() = parts.method;
     *request.uri_mut() = match parts.uri.path_and_query() {
@@ -145,7 +150,7 @@ async fn keep_cookies(door: &AppDoor, port: u16, new: Vec<String>) {
 async fn send(
     door: &AppDoor,
     visit: &Arc<AppVisit>,
-    mut request: Request<Body>,
+    mut request: Request<StreamedBody>,
     is_upgrade: bool,
 ) -> Result<(Response<Incoming>, Option<AppUpstream>), ProblemResponse> {
     let route = &visit.route;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use base::http::upstream::AppUpstream;
 use rules::app_port::AppPort;
 use rules::names::{ContainerName, SessionId};
 use rules::refusal::Refusal;
@@ -18,8 +19,6 @@ use server::actions::apps;
 use server::actions::idle_rules::Inside;
 use tokio::sync::{Semaphore, watch};
 use uuid::Uuid;
-
-use super::upstream::AppUpstream;
 
 /// Requests and sockets of one app that are open at once. Higher: one app takes the connections of the whole machine. Lower:
 /// a class that shares a page of an app waits.

@@ -1,7 +1,7 @@
 //! The settings a running server goes by, and how it takes up new ones: a reading with any fault in it
 //! changes nothing. Writes a settings file only where one key is changed.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use base::settings::edit::{self, PlannedChange};
 use base::settings::{LoadedSettings, Settings};
@@ -10,9 +10,24 @@ use serde::{Deserialize, Serialize};
 
 /// What a server goes by now.
 pub(crate) struct EffectiveSettings {
-    held: RwLock<Arc<LoadedSettings>>,
+    held: RwLock<HeldSettings>,
     /// Held while a file is changed, so that no change is lost.
     editing: Mutex<()>,
+}
+
+/// One reading. Each request asks for its settings, so they are not copied for one.
+struct HeldSettings {
+    reading: Arc<LoadedSettings>,
+    settings: Arc<Settings>,
+}
+
+impl HeldSettings {
+    fn of(reading: LoadedSettings) -> Self {
+        Self {
+            settings: Arc::new(reading.settings.clone()),
+            reading: Arc::new(reading),
+        }
+    }
 }
 
 /// What reading the settings again did.
@@ -27,17 +42,21 @@ pub struct Reloaded {
 impl EffectiveSettings {
     pub(crate) fn new(reading: LoadedSettings) -> Self {
         Self {
-            held: RwLock::new(Arc::new(reading)),
+            held: RwLock::new(HeldSettings::of(reading)),
             editing: Mutex::default(),
         }
     }
 
     pub(crate) fn reading(&self) -> Arc<LoadedSettings> {
-        Arc::clone(&self.held.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.held().reading)
     }
 
     pub(crate) fn settings(&self) -> Arc<Settings> {
-        Arc::new(self.reading().settings.clone())
+        Arc::clone(&self.held().settings)
+    }
+
+    fn held(&self) -> RwLockReadGuard<'_, HeldSettings> {
+        self.held.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets one key in the settings file to `value`, as the file writes it, or unsets it in all files; then reads all
@@ -91,13 +110,13 @@ impl EffectiveSettings {
         // Read outside the lock: a slow disk must not hold up readers of a setting.
         let newer = self.reading().sources.read()?;
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
-        let now = held.followed_by(&newer);
+        let now = held.reading.followed_by(&newer);
         let told = |keys: Vec<&str>| keys.into_iter().map(str::to_owned).collect();
         let reloaded = Reloaded {
-            changed: told(held.changed(&now)),
+            changed: told(held.reading.changed(&now)),
             needs_restart: told(now.waiting()),
         };
-        *held = Arc::new(now);
+        *held = HeldSettings::of(now);
         Ok(reloaded)
     }
 }

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use axum::body::Body;
-use axum::http::Request;
-use base::link::streams::ByteStream;
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
-use hyper::Response;
 use hyper::body::{Body as _, Frame, Incoming};
 use hyper::client::conn::TrySendError;
 use hyper::client::conn::http1::{Builder, Connection, SendRequest};
+use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+
+use super::{HttpFuture, StreamedBody};
+use crate::link::streams::ByteStream;
 
 /// Bytes of the longest head of an answer.
 const MAX_HEAD: usize = 64 << 10;
@@ -26,65 +26,65 @@ const MAX_HEAD: usize = 64 << 10;
 const MAX_TURNS: usize = 8;
 
 /// The answer to a request; the request itself where nothing of it was sent.
-type AppAnswer = Result<Response<Incoming>, Box<TrySendError<Request<Body>>>>;
+pub type AppAnswer = Result<Response<Incoming>, Box<TrySendError<Request<StreamedBody>>>>;
 
 /// A connection to an app.
-pub(super) struct AppUpstream {
-    sender: SendRequest<Body>,
+pub struct AppUpstream {
+    sender: SendRequest<StreamedBody>,
     mover: UpstreamMover,
 }
 
 impl AppUpstream {
     /// Speaks HTTP over a stream; nothing is sent yet.
-    pub(super) async fn over(stream: ByteStream) -> hyper::Result<Self> {
-        let mut builder = Builder::new();
-        builder.max_buf_size(MAX_HEAD);
-        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
-        let bell = Arc::new(UpstreamBell::default());
-        let waker = Waker::from(Arc::clone(&bell));
-        let mover = UpstreamMover {
-            connection: Some(Box::new(connection)),
-            bell,
-            waker,
-        };
-        Ok(Self { sender, mover })
+    pub fn over(stream: ByteStream) -> HttpFuture<hyper::Result<Self>> {
+        Box::pin(async move {
+            let (sender, connection) = builder().handshake(TokioIo::new(stream)).await?;
+            let bell = Arc::new(UpstreamBell::default());
+            let waker = Waker::from(Arc::clone(&bell));
+            let mover = UpstreamMover {
+                connection: Some(Box::new(connection)),
+                bell,
+                waker,
+            };
+            Ok(Self { sender, mover })
+        })
     }
 
     /// Sends a request that asks for another protocol over a stream of its own.
-    pub(super) async fn change(
+    pub fn change(
         stream: ByteStream,
-        request: Request<Body>,
-    ) -> hyper::Result<Response<Incoming>> {
-        let mut builder = Builder::new();
-        builder.max_buf_size(MAX_HEAD);
-        let (mut sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
-        // Owned by the connection: it ends when that is dropped or closed.
-        tokio::spawn(async move {
-            if let Err(error) = connection.with_upgrades().await {
-                tracing::debug!(%error, "a connection to an app broke");
-            }
-        });
-        sender.send_request(request).await
+        request: Request<StreamedBody>,
+    ) -> HttpFuture<hyper::Result<Response<Incoming>>> {
+        Box::pin(async move {
+            let (mut sender, connection) = builder().handshake(TokioIo::new(stream)).await?;
+            // Owned by the connection: it ends when that is dropped or closed.
+            tokio::spawn(async move {
+                if let Err(error) = connection.with_upgrades().await {
+                    tracing::debug!(%error, "a connection to an app broke");
+                }
+            });
+            sender.send_request(request).await
+        })
     }
 
     /// Sends a request and moves on until the head of its answer is there.
-    pub(super) async fn ask(&mut self, request: Request<Body>) -> AppAnswer {
+    pub async fn ask(&mut self, request: Request<StreamedBody>) -> AppAnswer {
         let mut answer = pin!(self.begin(request));
         let mover = &mut self.mover;
         poll_fn(|context| mover.poll(context, |heard| answer.as_mut().poll(heard))).await
     }
 
     /// Sends a request. Its answer comes as the connection is moved on elsewhere: by `until_ready`.
-    pub(super) fn begin(
+    pub fn begin(
         &mut self,
-        request: Request<Body>,
+        request: Request<StreamedBody>,
     ) -> impl Future<Output = AppAnswer> + Send + use<> {
         let answer = self.sender.try_send_request(request);
         async move { answer.await.map_err(Box::new) }
     }
 
     /// Moves on until it can take another request; false where it has ended.
-    pub(super) async fn until_ready(&mut self) -> bool {
+    pub async fn until_ready(&mut self) -> bool {
         let Self { sender, mover } = self;
         poll_fn(|context| {
             mover.poll(context, |_| match (sender.is_closed(), sender.is_ready()) {
@@ -97,7 +97,7 @@ impl AppUpstream {
     }
 
     /// Moves on until a piece of an answer is there that came by it.
-    pub(super) fn poll_frame(
+    pub fn poll_frame(
         &mut self,
         context: &mut Context<'_>,
         answer: &mut Incoming,
@@ -107,21 +107,27 @@ impl AppUpstream {
     }
 
     /// Whether it can take another request.
-    pub(super) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.mover.connection.is_some() && self.sender.is_ready()
     }
 
     /// Looks at one that rests: false where the app has closed it, or sends what was not asked for.
-    pub(super) fn rests(&mut self) -> bool {
+    pub fn rests(&mut self) -> bool {
         self.mover.move_on();
         self.is_ready()
     }
 }
 
+fn builder() -> Builder {
+    let mut builder = Builder::new();
+    builder.max_buf_size(MAX_HEAD);
+    builder
+}
+
 /// What moves a connection on.
 struct UpstreamMover {
     /// None once it has ended.
-    connection: Option<Box<Connection<TokioIo<ByteStream>, Body>>>,
+    connection: Option<Box<Connection<TokioIo<ByteStream>, StreamedBody>>>,
     bell: Arc<UpstreamBell>,
     /// Rings the bell.
     waker: Waker,
@@ -195,8 +201,10 @@ impl Wake for UpstreamBell {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::StreamBody;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
+    use super::super::{HttpFault, empty};
     use super::*;
 
     /// A connection, and the app's end of it.
@@ -206,9 +214,9 @@ mod tests {
         (upstream.expect("it speaks"), app)
     }
 
-    fn request(path: &str) -> Request<Body> {
+    fn request(path: &str) -> Request<StreamedBody> {
         let request = Request::get(path).header("host", "localhost:1");
-        request.body(Body::empty()).expect("a request")
+        request.body(empty()).expect("a request")
     }
 
     /// The head of the next request as the app reads it.
@@ -320,7 +328,8 @@ mod tests {
     #[tokio::test]
     async fn an_answer_comes_while_its_request_is_still_sent() {
         let (mut upstream, mut app) = connected().await;
-        let body = Body::from_stream(futures_util::stream::pending::<Result<Bytes, axum::Error>>());
+        let never = futures_util::stream::pending::<Result<Frame<Bytes>, HttpFault>>();
+        let body = StreamedBody::new(StreamBody::new(never));
         let request = Request::post("/").header("host", "localhost:1").body(body);
         let asked = upstream.begin(request.expect("a request"));
         let moved = tokio::spawn(async move { upstream.until_ready().await });
