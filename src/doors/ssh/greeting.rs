@@ -279,7 +279,7 @@ mod tests {
             far.write_all(b"more").await.expect("room");
             let mut heard = vec![0; first.len() + 4];
             greeted.read_exact(&mut heard).await.expect("heard");
-            assert_eq!(heard, [&first[..], b"more"].concat());
+            assert_eq!(heard, [&first[..], &b"more"[..]].concat());
             // The protocol says it as one piece or as several.
             for piece in ["SSH-2.0-", "fardel\r\n", "behind"] {
                 greeted.write_all(piece.as_bytes()).await.expect("said");
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(heard, CLIENT.as_bytes());
         // One that says more than fits is heard no further.
         let (near, mut far) = duplex(1 << 17);
-        let endless = [KNOWN, &vec![b'x'; 2 * MAX_HEARD]].concat();
+        let endless = [KNOWN, &[b'x'; 2 * MAX_HEARD][..]].concat();
         far.write_all(&endless).await.expect("room");
         let (greeted, offers) = greet(near, true).await.expect("greeted");
         assert!(!offers && greeted.heard.len() < MAX_HEARD + PIECE);
