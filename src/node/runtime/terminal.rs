@@ -186,12 +186,16 @@ impl ProgramStream {
             return;
         }
         self.carried = self.carried.saturating_add(bytes);
-        if self.carried >= MUCH {
-            let size = libc::c_int::try_from(PIPE_BYTES).unwrap_or(libc::c_int::MAX);
-            // One that may not carries fewer bytes at a time, and all of them.
-            if let Err(error) = fcntl(self.descriptor.as_raw_fd(), FcntlArg::F_SETPIPE_SZ(size)) {
-                tracing::debug!("a pipe keeps its size: {error}");
-            }
+        if self.carried < MUCH {
+            return;
+        }
+        let pipe = self.descriptor.as_raw_fd();
+        let size = libc::c_int::try_from(PIPE_BYTES).unwrap_or(libc::c_int::MAX);
+        // The program may have asked for more itself.
+        let small = fcntl(pipe, FcntlArg::F_GETPIPE_SZ).is_ok_and(|now| now < size);
+        // One that may not grow carries fewer bytes at a time, and all of them.
+        if small && let Err(error) = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(size)) {
+            tracing::debug!("a pipe keeps its size: {error}");
         }
     }
 
