@@ -3,6 +3,7 @@
 
 mod ahead;
 mod both_ways;
+mod greeting;
 mod handler;
 mod neighbours;
 mod places;
@@ -23,14 +24,15 @@ use rules::refusal::Refusal;
 use rules::refusals;
 use russh::keys::PrivateKey;
 use russh::keys::ssh_key::private::Ed25519Keypair;
-use russh::server::{Config, RunningSession, run_stream};
-use russh::{Disconnect, MethodKind, MethodSet, Preferred, SshId, compression, kex};
+use russh::server::{Config, RunningSession};
+use russh::{Disconnect, MethodKind, MethodSet, Preferred, SshId, cipher, compression, kex};
 use server::access::{Caller, SshHostKey, lease};
 use server::{Failure, Server};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
+use greeting::SshConfigs;
 use handler::SshHandler;
 pub use neighbours::serve_neighbours;
 use places::{SshPlace, SshPlaces};
@@ -81,7 +83,7 @@ pub async fn serve(
     key: SshHostKey,
     mut leaving: watch::Receiver<bool>,
 ) {
-    let config = Arc::new(config(key.seed(), MethodKind::PublicKey));
+    let configs = Arc::new(configs(key.seed(), MethodKind::PublicKey));
     let context = Arc::new(SshContext { server, streams });
     let places = SshPlaces::new();
     loop {
@@ -102,19 +104,29 @@ pub async fn serve(
         let Some(place) = places.enter(peer.ip()) else {
             continue;
         };
-        let (config, context) = (Arc::clone(&config), Arc::clone(&context));
+        let (configs, context) = (Arc::clone(&configs), Arc::clone(&context));
         let leaving = leaving.clone();
         tokio::spawn(async move {
-            if let Err(error) = connection(config, context, stream, peer, place, leaving).await {
+            if let Err(error) = connection(configs, context, stream, peer, place, leaving).await {
                 tracing::debug!(%error, %peer, "an SSH connection broke");
             }
         });
     }
 }
 
+/// With every cipher, and with the one that this processor computes itself for clients that offer it.
+fn configs(seed: &[u8; 32], proof: MethodKind) -> SshConfigs {
+    const QUICK: &[cipher::Name] = &[cipher::AES_256_GCM];
+    let quick = || Arc::new(config(seed, proof, Cow::Borrowed(QUICK)));
+    SshConfigs {
+        whole: Arc::new(config(seed, proof, Preferred::DEFAULT.cipher)),
+        quick: greeting::computes_aes().then(quick),
+    }
+}
+
 /// One way to prove who it is, one host key, no compression, and only such exchanges of keys as cost this machine little
 /// before it knows whom it speaks with.
-fn config(seed: &[u8; 32], proof: MethodKind) -> Config {
+fn config(seed: &[u8; 32], proof: MethodKind, ciphers: Cow<'static, [cipher::Name]>) -> Config {
     const EXCHANGES: &[kex::Name] = &[
         kex::MLKEM768X25519_SHA256,
         kex::CURVE25519,
@@ -127,7 +139,7 @@ fn config(seed: &[u8; 32], proof: MethodKind) -> Config {
     ];
     const COMPRESSIONS: &[compression::Name] = &[compression::NONE];
     Config {
-        server_id: SshId::Standard(Cow::Borrowed("SSH-2.0-fardel")),
+        server_id: SshId::Standard(Cow::Borrowed(greeting::IDENTIFICATION)),
         methods: MethodSet::from(&[proof][..]),
         auth_rejection_time: REJECTION,
         // Every client asks once without a proof, to be told which are taken.
@@ -139,6 +151,7 @@ fn config(seed: &[u8; 32], proof: MethodKind) -> Config {
         event_buffer_size: QUEUE,
         preferred: Preferred {
             kex: Cow::Borrowed(EXCHANGES),
+            cipher: ciphers,
             compression: Cow::Borrowed(COMPRESSIONS),
             ..Preferred::DEFAULT
         },
@@ -153,7 +166,7 @@ fn config(seed: &[u8; 32], proof: MethodKind) -> Config {
 
 /// Carries one connection until its client ends it, its key is proven too late, or its caller may go on no longer.
 async fn connection(
-    config: Arc<Config>,
+    configs: Arc<SshConfigs>,
     context: Arc<SshContext>,
     stream: TcpStream,
     peer: SocketAddr,
@@ -178,7 +191,7 @@ async fn connection(
         ending,
     );
     let begun = tokio::select! {
-        begun = timeout_at(deadline, run_stream(config, stream, handler)) => begun,
+        begun = timeout_at(deadline, greeting::begin(&configs, stream, handler)) => begun,
         () = place.evicted() => return Ok(()),
         _ = leaving.wait_for(|leave| *leave) => return Ok(()),
     };

@@ -11,7 +11,7 @@ use base::link::streams::{
     LogStream, SessionLayerStream, Streams, TermInput, TermOutput, TermStream, WindowSize,
 };
 use base::observe::chain;
-use bytes::Bytes;
+use bytes::{Buf, Bytes, BytesMut};
 use rules::container_network;
 use rules::inner_door;
 use rules::names::{ContainerName, SessionId};
@@ -25,7 +25,7 @@ use tokio::sync::{Semaphore, mpsc};
 use followers::{LogRead, LogReaders};
 use openings::Openings;
 
-use crate::runtime::wire::{self, FrameKind};
+use crate::runtime::wire::{self, FrameKind, WireError};
 use crate::runtime::{
     self, ContainerStream, ExecOrder, GuestProgram, Runtime, RuntimeFault, RuntimePhase,
     TerminalSize,
@@ -42,6 +42,12 @@ const QUEUE: usize = 64;
 /// Messages of output between a stream and a door, of at most 64 KiB each, mostly 4. More: what a slow reader sees is
 /// older, above all after Ctrl-C. Fewer: a fast writer waits for every one.
 const MAX_OUTPUT_WAITING: usize = 2;
+
+/// How much of a shim's frames is read at a time.
+const PIECE: usize = wire::MAX_PAYLOAD_BYTES;
+
+/// A payload of fewer bytes is copied, so that what waits for a slow reader takes about the memory that it says.
+const WORTH_KEEPING: usize = PIECE / 4;
 
 /// Where a container of a session of several is reached by the others over SSH.
 const SSH_PORT: u16 = 22;
@@ -347,18 +353,46 @@ async fn carry(
     }
 }
 
+/// Takes the first whole frame off the front; nothing when it is not complete yet.
+fn take(received: &mut BytesMut) -> Result<Option<(FrameKind, Bytes)>, WireError> {
+    let Some((kind, payload)) = wire::first(received)? else {
+        return Ok(None);
+    };
+    let length = payload.len();
+    if length < WORTH_KEEPING {
+        let copy = Bytes::copy_from_slice(payload);
+        received.advance(wire::HEAD + length);
+        return Ok(Some((kind, copy)));
+    }
+    received.advance(wire::HEAD);
+    Ok(Some((kind, received.split_to(length).freeze())))
+}
+
+/// Writes a payload as frames, without copying it.
+async fn say(to: &mut OwnedWriteHalf, kind: FrameKind, payload: &[u8]) -> std::io::Result<()> {
+    let mut rest = payload;
+    loop {
+        let (now, later) = rest.split_at(rest.len().min(wire::MAX_PAYLOAD_BYTES));
+        let head = wire::head(kind, now.len());
+        to.write_all_buf(&mut Buf::chain(&head[..], now)).await?;
+        if later.is_empty() {
+            return Ok(());
+        }
+        rest = later;
+    }
+}
+
 /// Passes on what is shown, up to the last word.
 async fn carry_output(mut from: OwnedReadHalf, ahead: Vec<u8>, shown: mpsc::Sender<TermOutput>) {
-    let mut received = ahead;
-    let mut buffer = vec![0u8; 16 << 10];
+    let mut received = BytesMut::from(&ahead[..]);
     let gone = loop {
         loop {
-            let (said, last) = match wire::take(&mut received) {
-                Ok(Some(frame)) => match frame.kind {
-                    FrameKind::Output => (TermOutput::Stdout(Bytes::from(frame.payload)), false),
-                    FrameKind::Errors => (TermOutput::Stderr(Bytes::from(frame.payload)), false),
+            let (said, last) = match take(&mut received) {
+                Ok(Some((kind, payload))) => match kind {
+                    FrameKind::Output => (TermOutput::Stdout(payload), false),
+                    FrameKind::Errors => (TermOutput::Stderr(payload), false),
                     FrameKind::Exit => {
-                        let code = wire::number_of(&frame.payload).unwrap_or(1);
+                        let code = wire::number_of(&payload).unwrap_or(1);
                         (TermOutput::Exit(code), true)
                     }
                     _ => continue,
@@ -370,9 +404,10 @@ async fn carry_output(mut from: OwnedReadHalf, ahead: Vec<u8>, shown: mpsc::Send
                 return;
             }
         }
-        match from.read(&mut buffer).await {
+        received.reserve(PIECE);
+        match from.read_buf(&mut received).await {
             Ok(0) => break "The supervisor of the session closed the stream.".to_owned(),
-            Ok(count) => received.extend_from_slice(&buffer[..count]),
+            Ok(_) => {}
             Err(error) => break error.to_string(),
         }
     };
@@ -382,19 +417,18 @@ async fn carry_output(mut from: OwnedReadHalf, ahead: Vec<u8>, shown: mpsc::Send
 /// Passes on what is typed; never ends, for the output decides when a stream is over.
 async fn carry_input(mut to: OwnedWriteHalf, mut typed: mpsc::Receiver<TermInput>) {
     while let Some(input) = typed.recv().await {
-        let mut frames = Vec::new();
-        match input {
-            TermInput::Bytes(bytes) => wire::put(&mut frames, FrameKind::Input, &bytes),
+        let said = match input {
+            TermInput::Bytes(bytes) => say(&mut to, FrameKind::Input, &bytes).await,
             TermInput::Resize(size) => {
                 let size = wire::size_bytes(terminal(size));
-                wire::put(&mut frames, FrameKind::Resize, &size);
+                say(&mut to, FrameKind::Resize, &size).await
             }
-            TermInput::CloseInput => wire::put(&mut frames, FrameKind::InputEnd, b""),
+            TermInput::CloseInput => say(&mut to, FrameKind::InputEnd, b"").await,
             TermInput::Signal(number) => {
-                wire::put(&mut frames, FrameKind::Signal, &number.to_le_bytes());
+                say(&mut to, FrameKind::Signal, &number.to_le_bytes()).await
             }
-        }
-        if to.write_all(&frames).await.is_err() {
+        };
+        if said.is_err() {
             break;
         }
     }

@@ -37,6 +37,8 @@ struct SshTarget<'a> {
     port: u16,
     user: &'a str,
     key: &'a Path,
+    /// The one cipher that is offered; None for the client's own list.
+    cipher: Option<&'a str>,
 }
 
 impl SshTarget<'_> {
@@ -55,6 +57,7 @@ impl SshTarget<'_> {
             .args(["-o", "UserKnownHostsFile=/dev/null"])
             .args(["-o", &format!("LogLevel={level}"), "-o", "BatchMode=yes"])
             .args(["-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none"])
+            .args(self.cipher.iter().flat_map(|cipher| ["-c", *cipher]))
             .arg(format!("{}@127.0.0.1", self.user))
             .stderr(Stdio::inherit());
         command
@@ -163,22 +166,43 @@ pub(super) fn ssh(bytes: u64, rounds: usize) -> io::Result<Value> {
         port: PORT,
         user: SESSION,
         key: &key,
+        cipher: None,
     };
     let peer = OpenSshServer::start(&place, &key)?;
     let theirs = peer.as_ref().map(|peer| SshTarget {
         port: peer.port,
         user: "root",
         key: &key,
+        cipher: None,
+    });
+    let cipher = ours.cipher()?;
+    let peer_cipher = theirs
+        .as_ref()
+        .map(SshTarget::cipher)
+        .transpose()?
+        .flatten();
+    // Ours by the peer's cipher, where it is another.
+    let alike = peer_cipher
+        .as_deref()
+        .filter(|peer| cipher.as_deref() != Some(*peer));
+    let alike = alike.map(|peer| SshTarget {
+        cipher: Some(peer),
+        ..ours
     });
     let piece = noise(1 << 20);
     let (mut sent, mut taken) = (Vec::new(), Vec::new());
     let (mut peer_sent, mut peer_taken) = (Vec::new(), Vec::new());
+    let (mut sent_alike, mut taken_alike) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         sent.push(ours.sent(bytes, &piece)?);
         taken.push(ours.taken(bytes)?);
         if let Some(theirs) = &theirs {
             peer_sent.push(theirs.sent(bytes, &piece)?);
             peer_taken.push(theirs.taken(bytes)?);
+        }
+        if let Some(alike) = &alike {
+            sent_alike.push(alike.sent(bytes, &piece)?);
+            taken_alike.push(alike.taken(bytes)?);
         }
     }
     let connections = many(&subject, &place, &ours)?;
@@ -191,14 +215,20 @@ pub(super) fn ssh(bytes: u64, rounds: usize) -> io::Result<Value> {
         "what": "`ssh HOST 'cat > /dev/null'` and `ssh HOST 'head -c N /dev/zero'` over loopback, into a session and to OpenSSH's server on this machine, in turns, the handshake included; then connections that only stand there",
         "bytes": bytes,
         "sshd": peer.as_ref().map(|peer| &peer.version),
-        "cipher": ours.cipher()?,
-        "sshd_cipher": theirs.as_ref().map(SshTarget::cipher).transpose()?.flatten(),
+        "cipher": cipher,
+        "sshd_cipher": peer_cipher,
         "in": rates(&sent),
         "out": rates(&taken),
         "sshd_in": rates(&peer_sent),
         "sshd_out": rates(&peer_taken),
         "in_ratio_to_sshd": times(&sent, &peer_sent),
         "out_ratio_to_sshd": times(&taken, &peer_taken),
+        "by_cipher_of_sshd": alike.map(|_| json!({
+            "in": rates(&sent_alike),
+            "out": rates(&taken_alike),
+            "in_ratio_to_sshd": times(&sent_alike, &peer_sent),
+            "out_ratio_to_sshd": times(&taken_alike, &peer_taken),
+        })),
         "open": connections,
         "sshd_open": beside,
     }))
@@ -248,6 +278,7 @@ fn many(subject: &BenchServer, place: &ScratchDirectory, first: &SshTarget) -> i
         port: first.port,
         user: SESSION,
         key,
+        cipher: None,
     });
     let targets: Vec<SshTarget> = others.collect();
     std::thread::sleep(SETTLING);

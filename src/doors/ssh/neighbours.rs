@@ -9,15 +9,15 @@ use std::time::Duration;
 use base::link::streams::{ByteStream, Streams};
 use rules::names::{ContainerName, SessionName};
 use russh::MethodKind;
-use russh::server::{Config, run_stream};
 use server::{Server, events, routes};
 use tokio::io::{copy_bidirectional, duplex};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
+use super::greeting::{self, SshConfigs};
 use super::handler::SshHandler;
-use super::{AUTHENTICATION_TIMEOUT, SshContext, config, refused};
+use super::{AUTHENTICATION_TIMEOUT, SshContext, configs, refused};
 
 /// Connections to one container. Higher: programs of one session take more of this machine's memory. Lower: a container
 /// that all others of a large session open several connections to refuses some.
@@ -50,14 +50,14 @@ pub async fn serve_neighbours(
     seed: [u8; 32],
     mut leaving: watch::Receiver<bool>,
 ) {
-    let config = Arc::new(config(&seed, MethodKind::None));
+    let configs = Arc::new(configs(&seed, MethodKind::None));
     let mut revision = events::revision(&server);
     let context = Arc::new(SshContext { server, streams });
     let mut served = ServedContainers(BTreeMap::new());
     loop {
         revision.borrow_and_update();
         match routes::joined(&context.server) {
-            Ok(joined) => served.keep_to(joined, &context, &config),
+            Ok(joined) => served.keep_to(joined, &context, &configs),
             Err(failure) => {
                 let code = refused(failure).code;
                 tracing::info!(code, "sessions of several containers were not looked for");
@@ -87,7 +87,7 @@ impl ServedContainers {
         &mut self,
         joined: BTreeMap<ContainerName, SessionName>,
         context: &Arc<SshContext>,
-        config: &Arc<Config>,
+        configs: &Arc<SshConfigs>,
     ) {
         self.0.retain(|container, task| {
             let stays = joined.contains_key(container) && !task.is_finished();
@@ -98,8 +98,8 @@ impl ServedContainers {
         });
         for (container, name) in joined {
             self.0.entry(container).or_insert_with(|| {
-                let (context, config) = (Arc::clone(context), Arc::clone(config));
-                tokio::spawn(serve_container(context, config, (container, name)))
+                let (context, configs) = (Arc::clone(context), Arc::clone(configs));
+                tokio::spawn(serve_container(context, configs, (container, name)))
             });
         }
     }
@@ -116,7 +116,7 @@ impl Drop for ServedContainers {
 /// Serves one container until its port is closed. What it carries ends with this.
 async fn serve_container(
     context: Arc<SshContext>,
-    config: Arc<Config>,
+    configs: Arc<SshConfigs>,
     to: (ContainerName, SessionName),
 ) {
     let mut incoming = loop {
@@ -137,9 +137,9 @@ async fn serve_container(
         let Ok(place) = Arc::clone(&room).try_acquire_owned() else {
             continue;
         };
-        let (context, config, to) = (Arc::clone(&context), Arc::clone(&config), to.clone());
+        let (context, configs, to) = (Arc::clone(&context), Arc::clone(&configs), to.clone());
         carried.spawn(async move {
-            connection(context, config, to, stream).await;
+            connection(context, configs, to, stream).await;
             drop(place);
         });
         sleep(ACCEPT_PAUSE).await;
@@ -150,7 +150,7 @@ async fn serve_container(
 /// runs on its own, ends with it.
 async fn connection(
     context: Arc<SshContext>,
-    config: Arc<Config>,
+    configs: Arc<SshConfigs>,
     to: (ContainerName, SessionName),
     mut stream: ByteStream,
 ) {
@@ -159,7 +159,11 @@ async fn connection(
     let (_end, ending) = watch::channel(false);
     let handler = SshHandler::of_neighbour(context, to, ending);
     let spoken = async {
-        let begun = timeout(AUTHENTICATION_TIMEOUT, run_stream(config, near, handler)).await;
+        let begun = timeout(
+            AUTHENTICATION_TIMEOUT,
+            greeting::begin(&configs, near, handler),
+        )
+        .await;
         if let Ok(Ok(running)) = begun
             && let Err(error) = running.await
         {

@@ -6,7 +6,8 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -717,7 +718,7 @@ impl Shim {
 
     /// Serves until the container has ended.
     fn watch(&mut self) {
-        let mut buffer = vec![0u8; 32 * 1024];
+        let mut buffer = vec![0u8; wire::MAX_PAYLOAD_BYTES];
         self.next_look = Instant::now() + POLL_INTERVAL;
         loop {
             for ready in self.wait() {
@@ -1069,13 +1070,27 @@ impl Shim {
     fn serve(&mut self, number: usize, buffer: &mut [u8]) {
         self.clients[number].flush();
         self.clients[number].catch_up(&self.scrollback);
-        if !self.clients[number].receive(buffer) {
+        let Some(count) = self.clients[number].receive(buffer) else {
             return;
+        };
+        // Frames are taken where they were read; only the beginning of one waits for its rest.
+        let mut received = mem::take(&mut self.clients[number].received);
+        let began = !received.is_empty();
+        if began {
+            received.extend_from_slice(&buffer[..count]);
         }
+        let mut rest = if began {
+            &received[..]
+        } else {
+            &buffer[..count]
+        };
         loop {
-            match wire::take(&mut self.clients[number].received) {
-                Ok(Some(frame)) => self.answer(number, &frame),
-                Ok(None) => return,
+            match wire::first(rest) {
+                Ok(Some((kind, payload))) => {
+                    self.answer(number, kind, payload);
+                    rest = &rest[wire::HEAD + payload.len()..];
+                }
+                Ok(None) => break,
                 Err(error) => {
                     tracing::warn!("a client speaks nonsense: {error}");
                     self.clients[number].gone = true;
@@ -1083,12 +1098,19 @@ impl Shim {
                 }
             }
         }
+        let left = rest.len();
+        if began {
+            received.drain(..received.len() - left);
+        } else {
+            received.extend_from_slice(&buffer[count - left..count]);
+        }
+        self.clients[number].received = received;
     }
 
-    fn answer(&mut self, number: usize, frame: &wire::ShimFrame) {
-        match (self.clients[number].role, frame.kind) {
+    fn answer(&mut self, number: usize, kind: FrameKind, payload: &[u8]) {
+        match (self.clients[number].role, kind) {
             (PeerRole::New, FrameKind::Request) => {
-                let reply = match serde_json::from_slice(&frame.payload) {
+                let reply = match serde_json::from_slice(payload) {
                     Ok(request) => self.request(number, request),
                     Err(error) => ShimReply::Refused {
                         why: format!("not a request: {error}"),
@@ -1102,15 +1124,15 @@ impl Shim {
             }
             (PeerRole::Attached, FrameKind::Input) => {
                 if let Some(line) = self.line.as_mut().filter(|line| line.is_terminal) {
-                    line.say(&frame.payload);
+                    line.say(payload);
                 }
-                if frame.payload.iter().any(|key| STOPPING_KEYS.contains(key)) {
+                if payload.iter().any(|key| STOPPING_KEYS.contains(key)) {
                     self.clients[number].skip_to_newest(&self.scrollback);
                 }
             }
-            (PeerRole::Program, _) => self.clients[number].direct(frame),
+            (PeerRole::Program, _) => self.clients[number].direct(kind, payload),
             (PeerRole::Attached, FrameKind::Resize) => {
-                if let (Some(line), Some(size)) = (&self.line, wire::size_of(&frame.payload)) {
+                if let (Some(line), Some(size)) = (&self.line, wire::size_of(payload)) {
                     line.resize(size);
                 }
             }
@@ -1489,15 +1511,15 @@ impl ShimClient {
     }
 
     /// Takes a frame for the client's own program.
-    fn direct(&mut self, frame: &wire::ShimFrame) {
+    fn direct(&mut self, kind: FrameKind, payload: &[u8]) {
         let Some(program) = &mut self.program else {
             return;
         };
-        match frame.kind {
+        match kind {
             FrameKind::Input => {
                 let terminal = program.output.as_mut().filter(|line| line.is_terminal);
                 if let Some(line) = terminal.or(program.input.as_mut()) {
-                    line.say(&frame.payload);
+                    line.say(payload);
                 }
             }
             FrameKind::InputEnd => {
@@ -1505,13 +1527,12 @@ impl ShimClient {
                 program.close_input();
             }
             FrameKind::Resize => {
-                if let (Some(line), Some(size)) = (&program.output, wire::size_of(&frame.payload)) {
+                if let (Some(line), Some(size)) = (&program.output, wire::size_of(payload)) {
                     line.resize(size);
                 }
             }
             FrameKind::Signal => {
-                let known =
-                    wire::number_of(&frame.payload).filter(|number| (1..=64).contains(number));
+                let known = wire::number_of(payload).filter(|number| (1..=64).contains(number));
                 if let (Some(pid), None, Some(number)) = (program.pid, program.status, known) {
                     // The program leads its session: what it started in the foreground hears it too.
                     // SAFETY: no memory is involved. Our own child, not yet waited for.
@@ -1642,12 +1663,32 @@ impl ShimClient {
     }
 
     fn send(&mut self, kind: FrameKind, payload: &[u8]) {
-        wire::put(&mut self.waiting, kind, payload);
+        if self.waiting.is_empty() && payload.len() <= wire::MAX_PAYLOAD_BYTES {
+            self.send_at_once(&wire::head(kind, payload.len()), payload);
+        } else {
+            wire::put(&mut self.waiting, kind, payload);
+        }
         self.sent += 1;
         self.flush();
         if self.waiting.len() > WAITING_OUTPUT {
             self.gone = true;
         }
+    }
+
+    /// Sends of one frame what is taken now, where nothing waits before it, and lets the rest wait.
+    fn send_at_once(&mut self, head: &[u8], payload: &[u8]) {
+        let parts = [IoSlice::new(head), IoSlice::new(payload)];
+        let count = match self.stream.write_vectored(&parts) {
+            Ok(count) => {
+                self.taken = Instant::now();
+                count
+            }
+            // Met again when the rest is sent.
+            Err(_) => 0,
+        };
+        let of_head = count.min(head.len());
+        self.waiting.extend_from_slice(&head[of_head..]);
+        self.waiting.extend_from_slice(&payload[count - of_head..]);
     }
 
     fn send_json(&mut self, kind: FrameKind, value: &impl serde::Serialize) {
@@ -1672,28 +1713,25 @@ impl ShimClient {
         }
     }
 
-    /// Reads what is there; false when there was nothing to read.
-    fn receive(&mut self, buffer: &mut [u8]) -> bool {
+    /// Reads what is there, and says how much; None when there was nothing to read.
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<usize> {
         match self.stream.read(buffer) {
             Ok(0) => {
                 self.gone = true;
-                false
+                None
             }
-            Ok(count) => {
-                self.received.extend_from_slice(&buffer[..count]);
-                true
-            }
+            Ok(count) => Some(count),
             Err(error)
                 if matches!(
                     error.kind(),
                     io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
                 ) =>
             {
-                false
+                None
             }
             Err(_) => {
                 self.gone = true;
-                false
+                None
             }
         }
     }

@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use nix::fcntl::{FcntlArg, fcntl};
+
 use super::order::TerminalSize;
 
 /// Recent output kept for people who attach later. More costs memory in every shim; less than a
@@ -14,6 +16,13 @@ const SCROLLBACK_BYTES: usize = 256 * 1024;
 
 /// Input that waits for a program which does not read. A paste beyond this is cut.
 const WAITING_INPUT: usize = 256 * 1024;
+
+/// Bytes that a pipe holds over which much went. More: a program that does not read, or is not read, keeps more of the
+/// machine's memory. Fewer: both sides wait for each other more often.
+const PIPE_BYTES: usize = 256 << 10;
+
+/// Bytes after which that is much. Fewer: short programs pay for it. More: long transfers begin slower.
+const MUCH: usize = 1 << 20;
 
 /// How far into remembered output a line may begin after output was skipped. More: a line longer than this is cut.
 /// Less: the reader sees the middle of an escape sequence more often.
@@ -97,6 +106,8 @@ pub(super) struct ProgramStream {
     descriptor: OwnedFd,
     waiting: Vec<u8>,
     pub is_terminal: bool,
+    /// Bytes that went over it, counted up to `MUCH`.
+    carried: usize,
 }
 
 /// What reading gave.
@@ -116,6 +127,7 @@ impl ProgramStream {
             descriptor,
             waiting: Vec::new(),
             is_terminal,
+            carried: 0,
         })
     }
 
@@ -130,10 +142,13 @@ impl ProgramStream {
     }
 
     /// Reads what is there.
-    pub(super) fn hear(&self, into: &mut [u8]) -> ReadOutcome {
+    pub(super) fn hear(&mut self, into: &mut [u8]) -> ReadOutcome {
         match rustix::io::read(&self.descriptor, into) {
             Ok(0) => ReadOutcome::End,
-            Ok(count) => ReadOutcome::Bytes(count),
+            Ok(count) => {
+                self.count(count);
+                ReadOutcome::Bytes(count)
+            }
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => ReadOutcome::Nothing,
             // A terminal whose last program closed it answers EIO.
             Err(_) => ReadOutcome::End,
@@ -145,12 +160,43 @@ impl ProgramStream {
         self.waiting.len()
     }
 
-    /// Takes input for the program; what does not fit the bound is dropped.
+    /// Takes input for the program; what it does not take now waits, and what does not fit the bound is dropped.
     pub(super) fn say(&mut self, bytes: &[u8]) {
+        self.flush();
+        let mut rest = bytes;
+        while self.waiting.is_empty() && !rest.is_empty() {
+            match rustix::io::write(&self.descriptor, rest) {
+                Ok(count) => {
+                    self.count(count);
+                    rest = &rest[count..];
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => break,
+                Err(_) => return,
+            }
+        }
         let room = WAITING_INPUT.saturating_sub(self.waiting.len());
         self.waiting
-            .extend_from_slice(&bytes[..bytes.len().min(room)]);
-        self.flush();
+            .extend_from_slice(&rest[..rest.len().min(room)]);
+    }
+
+    /// Counts what went over it; a pipe over which much went holds more from then on.
+    fn count(&mut self, bytes: usize) {
+        if self.is_terminal || self.carried >= MUCH {
+            return;
+        }
+        self.carried = self.carried.saturating_add(bytes);
+        if self.carried < MUCH {
+            return;
+        }
+        let pipe = self.descriptor.as_raw_fd();
+        let size = libc::c_int::try_from(PIPE_BYTES).unwrap_or(libc::c_int::MAX);
+        // The program may have asked for more itself.
+        let small = fcntl(pipe, FcntlArg::F_GETPIPE_SZ).is_ok_and(|now| now < size);
+        // One that may not grow carries fewer bytes at a time, and all of them.
+        if small && let Err(error) = fcntl(pipe, FcntlArg::F_SETPIPE_SZ(size)) {
+            tracing::debug!("a pipe keeps its size: {error}");
+        }
     }
 
     /// Writes as much as the program takes now.

@@ -15,6 +15,9 @@ pub const PROTOCOL: u32 = 1;
 /// a screenful of output takes several turns of the loop.
 pub const MAX_PAYLOAD_BYTES: usize = 64 * 1024;
 
+/// Bytes of a frame before its payload.
+pub const HEAD: usize = 5;
+
 /// What a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -112,14 +115,19 @@ pub struct ShimEvent {
     pub name: Option<RuntimeName>,
 }
 
+/// What stands before a payload of so many bytes, `MAX_PAYLOAD_BYTES` at most.
+pub fn head(kind: FrameKind, length: usize) -> [u8; HEAD] {
+    let announced = u32::try_from(length + 1).expect("a frame is shorter than its bound");
+    let [a, b, c, d] = announced.to_le_bytes();
+    [a, b, c, d, kind as u8]
+}
+
 /// Appends one frame to `into`. Payloads beyond the bound are split, in order.
 pub fn put(into: &mut Vec<u8>, kind: FrameKind, payload: &[u8]) {
     let mut rest = payload;
     loop {
         let (now, later) = rest.split_at(rest.len().min(MAX_PAYLOAD_BYTES));
-        let length = u32::try_from(now.len() + 1).expect("a frame is shorter than its bound");
-        into.extend_from_slice(&length.to_le_bytes());
-        into.push(kind as u8);
+        into.extend_from_slice(&head(kind, now.len()));
         into.extend_from_slice(now);
         if later.is_empty() {
             return;
@@ -134,21 +142,29 @@ pub fn put_json<T: Serialize>(into: &mut Vec<u8>, kind: FrameKind, value: &T) {
     put(into, kind, &text);
 }
 
-/// Takes the first whole frame off the front of `from`; nothing when it is not complete yet.
-pub fn take(from: &mut Vec<u8>) -> Result<Option<ShimFrame>, WireError> {
-    let Some(head) = from.first_chunk::<4>() else {
+/// Kind and payload of the first whole frame, which is `HEAD` bytes longer; nothing when it is not complete yet.
+pub fn first(bytes: &[u8]) -> Result<Option<(FrameKind, &[u8])>, WireError> {
+    let Some(announced) = bytes.first_chunk::<4>() else {
         return Ok(None);
     };
-    let length = u32::from_le_bytes(*head) as usize;
+    let length = u32::from_le_bytes(*announced) as usize;
     if length == 0 || length > MAX_PAYLOAD_BYTES + 1 {
         return Err(WireError::TooLong(length));
     }
-    if from.len() < 4 + length {
+    let Some(frame) = bytes.get(4..4 + length) else {
         return Ok(None);
-    }
-    let kind = FrameKind::from_byte(from[4]).ok_or(WireError::UnknownKind(from[4]))?;
-    let payload = from[5..4 + length].to_vec();
-    from.drain(..4 + length);
+    };
+    let kind = FrameKind::from_byte(frame[0]).ok_or(WireError::UnknownKind(frame[0]))?;
+    Ok(Some((kind, &frame[1..])))
+}
+
+/// Takes the first whole frame off the front of `from`; nothing when it is not complete yet.
+pub fn take(from: &mut Vec<u8>) -> Result<Option<ShimFrame>, WireError> {
+    let Some((kind, payload)) = first(from)? else {
+        return Ok(None);
+    };
+    let payload = payload.to_vec();
+    from.drain(..HEAD + payload.len());
     Ok(Some(ShimFrame { kind, payload }))
 }
 

@@ -374,6 +374,51 @@ async fn a_command_over_ssh_runs_in_the_session_and_ends_with_its_code() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_ssh_is_left_the_cipher_that_costs_least_and_keeps_its_own_list() {
+    const NAME: &str = "a_client_of_ssh_is_left_the_cipher_that_costs_least_and_keeps_its_own_list";
+    let Some(rig) = SshRig::open(NAME).await else {
+        return;
+    };
+    #[cfg(target_arch = "x86_64")]
+    let computed = std::arch::is_x86_feature_detected!("aes");
+    #[cfg(not(target_arch = "x86_64"))]
+    let computed = false;
+    let chacha = "chacha20-poly1305@openssh.com";
+    let by_itself = match computed {
+        true => "aes256-gcm@openssh.com",
+        false => chacha,
+    };
+    // Enough for new keys on the way, twice.
+    let command = ["-v", "-o", "RekeyLimit=1M", "train@127.0.0.1", "cat"];
+    let sent = noise(3 << 20);
+    for (offered, taken) in [
+        ("", by_itself),
+        (chacha, chacha),
+        ("aes128-ctr", "aes128-ctr"),
+        ("-aes*-gcm@openssh.com", chacha),
+    ] {
+        let mut client = rig.client("ssh");
+        if !offered.is_empty() {
+            client.args(["-o", &format!("Ciphers={offered}")]);
+        }
+        let cat = client.args(command).stdin(Stdio::piped());
+        let mut cat = cat.spawn().expect("it runs");
+        let mut to = cat.stdin.take().expect("piped");
+        let feed = sent.clone();
+        let fed = tokio::spawn(async move {
+            to.write_all(&feed).await.expect("taken");
+        });
+        let back = timeout(HANG, cat.wait_with_output()).await;
+        let back = back.expect("in time").expect("ended");
+        fed.await.expect("fed");
+        assert!(back.stdout == sent, "a byte was lost by {taken}");
+        let told = text(&back.stderr);
+        let line = format!("kex: server->client cipher: {taken}");
+        assert!(told.contains(&line), "{offered:?} {told}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_no_user_has_opens_nothing_over_ssh() {
     const NAME: &str = "a_key_that_no_user_has_opens_nothing_over_ssh";
     let Some(mut rig) = SshRig::open(NAME).await else {
