@@ -70,8 +70,8 @@ pub enum Decision {
 /// queue starts as soon as if no session had come after it, and every session becomes the first. Sessions that wait
 /// for a time, for a dependency, for one certain device, or because their owner holds all that one person
 /// may, hold back no other.
-/// With timed backfill a session with a time limit may also start that leaves the first ones that wait, of which each has a
-/// machine of its own kept for it, their latest starts (see `backfill`).
+/// With timed backfill a session with a time limit may also start that leaves the first ones that wait, of which each has room
+/// kept for it, their latest starts (see `backfill`).
 /// Each resource group has a queue of its own: its sessions get places on its machines alone, and hold back no session
 /// of another group. The founding group's turn is first; limits of a user, a project or a domain count all groups.
 /// Costs one visit a session and a device, for each place about the logarithm of the machines, and one visit a device

@@ -195,15 +195,8 @@ fn fraction(
 ) -> Option<DeviceShare> {
     let devices = &spot.node.capacity.devices;
     let spreading = world.spreading(spot.node.id);
-    (0..devices.len())
-        .filter(|at| !taken.contains(at))
-        .filter_map(|at| {
-            let device = &devices[at];
-            let memory = slice_memory(device, demand, part)?;
-            let (share, room) = left_over(spot, at);
-            let fits = share >= part && (room >= memory || device.memory == Bytes::ZERO);
-            fits.then_some((at, share, memory))
-        })
+    giving(spot, demand, part)
+        .filter(|(at, ..)| !taken.contains(at))
         .min_by_key(|(at, share, _)| {
             let device = &devices[*at];
             let far = near.is_some_and(|near| {
@@ -215,13 +208,40 @@ fn fraction(
             };
             (far, free, *at)
         })
-        .map(|(at, _, memory)| DeviceShare {
-            index: devices[at].index,
+        .map(|(.., given)| given)
+}
+
+/// A demand for a fraction on each device that could give it here, in the order of the machine's list; empty for any other
+/// demand.
+pub(super) fn fractions(spot: &NodeState<'_>, demand: &Demand) -> Vec<DeviceShare> {
+    if demand.mig.is_some() || demand.gpu >= WHOLE || demand.gpu == GpuShare::ZERO {
+        return Vec::new();
+    }
+    let all = giving(spot, demand, demand.gpu);
+    all.map(|(.., given)| given).collect()
+}
+
+/// Devices that could give that fraction: which one, how much of it is free, and what it would give.
+fn giving<'s>(
+    spot: &'s NodeState<'_>,
+    demand: &'s Demand,
+    part: GpuShare,
+) -> impl Iterator<Item = (usize, GpuShare, DeviceShare)> + 's {
+    let devices = &spot.node.capacity.devices;
+    (0..devices.len()).filter_map(move |at| {
+        let device = &devices[at];
+        let memory = slice_memory(device, demand, part)?;
+        let (share, room) = left_over(spot, at);
+        let fits = share >= part && (room >= memory || device.memory == Bytes::ZERO);
+        let given = DeviceShare {
+            index: device.index,
             share: part,
             memory,
             part: None,
-            simulated: devices[at].simulated,
-        })
+            simulated: device.simulated,
+        };
+        fits.then_some((at, share, given))
+    })
 }
 
 /// What the engines of a partition are of its whole device.

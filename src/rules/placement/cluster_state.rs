@@ -362,6 +362,11 @@ impl<'w> ClusterState<'w> {
         self.spots[at].open = false;
     }
 
+    /// Gives places on that machine again, which was closed.
+    pub(super) fn open(&mut self, at: usize) {
+        self.spots[at].open = true;
+    }
+
     /// Whether a session that finds no place waits for an end: some machine that takes sessions could hold it. False
     /// where an earlier one that wants no more was asked about.
     pub(super) fn is_awaited(&self, session: &Session) -> bool {
@@ -818,7 +823,8 @@ fn beside(shares: u32, demand: &Demand) -> CoAllocation {
     }
 }
 
-fn place_of(node: &NodeRecord, index: u32) -> Option<usize> {
+/// Where a device stands in the list of its machine.
+pub(super) fn place_of(node: &NodeRecord, index: u32) -> Option<usize> {
     let devices = &node.capacity.devices;
     match devices.get(index as usize) {
         Some(device) if device.index == index => Some(index as usize),

@@ -175,8 +175,51 @@ fn the_next_one_that_waits_has_a_machine_of_its_own_kept_for_it() {
 }
 
 #[test]
+fn the_next_one_that_waits_has_room_kept_after_the_first_one_on_its_machine() {
+    let text = "node a 16 64g 2 | node b 16 64g 2 | busy 1 1g 1 | hog 1 1g 1 | front 2 2g 2 | next 1 1g 2 | long 1 1g 1";
+    let mut world = timed(text);
+    run(&mut world, 0, 0, &[0], 100);
+    run(&mut world, 1, 1, &[0], 100);
+    world.sessions[1].spec.max_runtime_seconds = Some(10 * HOUR);
+    world.sessions[4].spec.max_runtime_seconds = Some(20 * HOUR);
+    // The first one has its machine to no end known, so the other machine is kept for the next one.
+    assert_eq!(placed(&world), Vec::<usize>::new());
+    world.sessions[2].spec.max_runtime_seconds = Some(HOUR);
+    let place = decide(&world, NOW).remove(0);
+    let on = world.nodes[1].id;
+    assert!(matches!(place, Decision::Place { node, .. } if node == on));
+    // Where the other machine is free earlier than after the first one, it is kept.
+    world.sessions[1].spec.max_runtime_seconds = Some(2 * HOUR);
+    assert_eq!(placed(&world), Vec::<usize>::new());
+}
+
+#[test]
+fn a_fraction_goes_to_the_device_on_which_least_is_lost() {
+    let text = "node a 16 64g 3 | slow 1 1g 0.5 | busy 1 1g 0.6 | hog 1 1g 1 | front 1 1g 2 | behind 1 1g 0.4";
+    let mut world = timed(text);
+    run(&mut world, 0, 0, &[0], 50);
+    run(&mut world, 1, 0, &[1], 60);
+    run(&mut world, 2, 0, &[2], 100);
+    world.sessions[0].spec.max_runtime_seconds = Some(10 * HOUR);
+    world.sessions[2].spec.max_runtime_seconds = Some(2 * HOUR);
+    // The second device is filled; it is free for less time; the front could not have it.
+    for (limit, expected) in [(HOUR / 2, 1), (HOUR * 3 / 2, 0), (5 * HOUR, 0)] {
+        world.sessions[4].spec.max_runtime_seconds = Some(limit);
+        let places = decide(&world, NOW);
+        let [Decision::Place { devices, .. }] = &places[..] else {
+            panic!("{limit} s: {places:?}");
+        };
+        assert_eq!(devices[0].index, expected, "{limit} s");
+    }
+    world.policy.spreading = crate::policy::Spreading::Spread;
+    world.sessions[4].spec.max_runtime_seconds = Some(HOUR / 2);
+    let places = decide(&world, NOW);
+    assert!(matches!(&places[..], [Decision::Place { devices, .. }] if devices[0].index == 0));
+}
+
+#[test]
 fn so_many_have_a_machine_kept_for_them_and_no_more() {
-    const KEPT: usize = 4;
+    const KEPT: usize = 5;
     for count in [KEPT, KEPT + 1] {
         let mut parts = Vec::new();
         parts.extend((0..count).map(|at| format!("node n{at} 16 64g 2")));
