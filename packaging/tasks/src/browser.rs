@@ -21,6 +21,12 @@ const CROWDED: &str = "crowded.mjs";
 /// Apps of others, which are installed first: that takes minutes, and a network.
 const REAL_APPS: &str = "real_apps.mjs";
 
+/// Forty notebooks of one of those apps, which take most of a machine's memory.
+const REAL_NOTEBOOKS: &str = "real_notebooks.mjs";
+
+/// Very large files on their way into a folder: minutes, and as much room on the disk.
+const LARGE_UPLOADS: &str = "large_uploads.mjs";
+
 /// Pages of folders with few and many files.
 const SIZES: &str = "folder_sizes.mjs";
 
@@ -54,7 +60,7 @@ const RUNNER: &str = "tests/browser/lib/run.mjs";
 const FILES_AT_ONCE: u32 = 3;
 
 /// Files that have stages of their own at night or before a release.
-const APART: [&str; 3] = [COSTS, CROWDED, REAL_APPS];
+const APART: [&str; 5] = [COSTS, CROWDED, REAL_APPS, REAL_NOTEBOOKS, LARGE_UPLOADS];
 
 /// Runs every `*.mjs` but those [`APART`] with node's own test runner, [`FILES_AT_ONCE`].
 ///
@@ -100,6 +106,19 @@ pub(crate) fn openings(binary: &Path) -> Result<(), Failure> {
 pub(crate) fn real_apps(binary: &Path, folder: &Path) -> Result<(), Failure> {
     let more = [("FARDEL_REAL_APPS", folder)];
     suite(binary, |file| file.ends_with(REAL_APPS), "half", &more)
+}
+
+/// Runs [`REAL_NOTEBOOKS`] alone, with JupyterLab in that folder.
+pub(crate) fn real_notebooks(binary: &Path, folder: &Path) -> Result<(), Failure> {
+    let more = [("FARDEL_REAL_APPS", folder)];
+    let wanted = |file: &Path| file.ends_with(REAL_NOTEBOOKS);
+    suite(binary, wanted, "half", &more)
+}
+
+/// Runs [`LARGE_UPLOADS`] alone, with files of so many GB.
+pub(crate) fn large_uploads(binary: &Path, gigabytes: &str) -> Result<(), Failure> {
+    let more = [("FARDEL_UPLOAD_GB", Path::new(gigabytes))];
+    suite(binary, |file| file.ends_with(LARGE_UPLOADS), "all", &more)
 }
 
 /// What chooses the pairs where not all of them are looked at: each commit has its own, so that over the runs all of

@@ -71,12 +71,13 @@ usage: cargo ci quick | full | release | nightly [--tested [--linted]]
   environments  Python, R and C++ built of their recipes, twice each, and a line run in a session of each; needs a network
   requests  generated requests alone, on the release build; FARDEL_REQUESTS_SECONDS and FARDEL_SEED say how long and
             from which seed
-  apps      JupyterLab and five other apps as their makers ship them, installed, opened and used in a browser; on the
-            release build, some forty minutes
+  apps      JupyterLab and five other apps as their makers ship them, installed, opened and used in a browser, and forty
+            JupyterLabs while the server is killed; on the release build, some forty minutes
   shows     what is promised of a large site: ten thousand seeds, ten thousand races for a path of a folder, folders of
-            1 GiB, ten million rows of the audit log, classes of 80 and 100, pages of 500 users, the starts that seven
-            days tell, a catalog of 2,000 users while 50 click, an image of 2 GB of a session; on the release build, some two hours;
-            with STAGE only those in whose name one of the words stands
+            1 GiB, ten million rows of the audit log, classes of 80 and 100, pages of 500 users, files of 20 GB by a
+            browser, the starts that seven days tell, a catalog of 2,000 users while 50 click, an image of 2 GB of a
+            session; on the release build, some two hours; with STAGE only
+            those in whose name one of the words stands
   slurm     a day of 2,000 jobs under Debian's own Slurm and under the release build's scheduler, with the same figures
             of both, of which none may be behind; some 25 minutes for each order
   deb       the Debian package of the release build; its path is the last line
@@ -334,6 +335,9 @@ const A_MILLION: &str = "1000000";
 /// MiB that the folders of each of two users may take. Lower: what a file system keeps for itself is more of it.
 const ONE_GIB: &str = "1024";
 
+/// GB of each file that a browser uploads. Fewer: the promise is of twenty.
+const TWENTY: &str = "20";
+
 /// Students of the class that comes in by CSV. Fewer: the promise is of eighty.
 const EIGHTY: &str = "80";
 
@@ -382,6 +386,9 @@ fn shows(gate: &mut Gate, binary: &Path) {
     gate.stage("browser suite, crowded", || browser::crowded(binary));
     gate.stage("browser suite, a folder of a million files", || {
         browser::large_folders(binary, A_MILLION)
+    });
+    gate.stage("browser suite, files of 20 GB", || {
+        browser::large_uploads(binary, TWENTY)
     });
     gate.stage("starts that are told", || trace_day::forecasts(binary));
     gate.stage("figures of a large site", || {

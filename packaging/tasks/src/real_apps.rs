@@ -1,5 +1,6 @@
-//! Apps as their makers ship them, for `tests/browser/real_apps.mjs`: installs each by the clients of its registry, where a
-//! session on this machine's own programs sees it, and removes all of them afterwards. None is part of the product.
+//! Apps as their makers ship them, for `tests/browser/real_apps.mjs` and `real_notebooks.mjs`: installs each by the clients
+//! of its registry, where a session on this machine's own programs sees it, and removes all of them afterwards. None is part
+//! of the product.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,10 +23,13 @@ struct RealApp {
     node: &'static str,
 }
 
+/// The one of them of which forty are open at once.
+const NOTEBOOKS: &str = "jupyter";
+
 /// All of them, each in the version that was looked at.
 const APPS: [RealApp; 6] = [
     RealApp {
-        name: "jupyter",
+        name: NOTEBOOKS,
         python: "jupyterlab==4.6.6",
         node: "",
     },
@@ -61,8 +65,9 @@ const APPS: [RealApp; 6] = [
 /// failure: a stage that passes would say that it was opened.
 const LEFT_OUT: &str = "FARDEL_APPS_LEFT_OUT";
 
-/// Installs all of them, has each opened in a browser, and removes them. Fails, once the others were opened, where one cannot
-/// be had that `LEFT_OUT` does not name; and where it names what is no app.
+/// Installs all of them, has each opened in a browser and forty of one live through the end of the server, and removes them.
+/// Fails, once the others were opened, where one cannot be had that `LEFT_OUT` does not name; and where it names what is no
+/// app.
 pub(crate) fn opened(binary: &Path) -> Result<(), Failure> {
     let named = std::env::var(LEFT_OUT).unwrap_or_default();
     let named = left_out(&named)?;
@@ -96,10 +101,15 @@ pub(crate) fn opened(binary: &Path) -> Result<(), Failure> {
         }
     }
     println!("{count} of {} are installed", APPS.len());
-    let looked = match count {
+    let opened = match count {
         0 => Ok(()),
         _ => browser::real_apps(binary, &installed.0),
     };
+    let lived = match installed.0.join(NOTEBOOKS).exists() {
+        true => browser::real_notebooks(binary, &installed.0),
+        false => Ok(()),
+    };
+    let looked = crate::both(opened, lived);
     match missing.is_empty() {
         true => looked,
         false => {

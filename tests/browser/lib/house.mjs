@@ -65,15 +65,40 @@ export async function openWith(variables, ...options) {
     FARDEL_LISTEN: `127.0.0.1:${port}`,
   };
   let said = "";
-  const child = spawn(binary, ["serve", ...options], { env: environment, stdio: ["ignore", "pipe", "pipe"] });
-  child.stdout.on("data", (bytes) => (said += bytes));
-  child.stderr.on("data", (bytes) => (said += bytes));
-  const ended = new Promise((done) => child.on("exit", done));
+  let child;
+  let ended;
+  const begin = (program) => {
+    child = spawn(program, ["serve", ...options], { env: environment, stdio: ["ignore", "pipe", "pipe"] });
+    child.stdout.on("data", (bytes) => (said += bytes));
+    child.stderr.on("data", (bytes) => (said += bytes));
+    ended = new Promise((done) => child.on("exit", done));
+  };
+  const serves = () => until(
+    () => `200 from ${origin}/healthz; the server says: ${said}`,
+    async () => {
+      assert.equal(child.exitCode, null, `the server ended: ${said}`);
+      return fetch(`${origin}/healthz`).then(
+        (answer) => answer.ok,
+        () => false,
+      );
+    },
+  );
+  begin(binary);
   const house = {
     origin,
     environment,
     binary,
     said: () => said,
+    /// Ends the server alone, by this signal: its sessions live on.
+    async leave(signal = "SIGTERM") {
+      child.kill(signal);
+      await ended;
+    },
+    /// Starts a server of this program on the same state, and waits for its first 200.
+    async enter(program = binary) {
+      begin(program);
+      await serves();
+    },
     /// The one-time link as the server printed it.
     setupLink: () =>
       until(
@@ -93,22 +118,12 @@ export async function openWith(variables, ...options) {
       } catch (error) {
         console.error(`sessions stay behind: ${error.message}`);
       }
-      child.kill("SIGTERM");
-      await ended;
+      await house.leave();
       rmSync(folder, { recursive: true, force: true, maxRetries: 5 });
     },
   };
   try {
-    await until(
-      () => `200 from ${origin}/healthz; the server says: ${said}`,
-      async () => {
-        assert.equal(child.exitCode, null, `the server ended: ${said}`);
-        return fetch(`${origin}/healthz`).then(
-          (answer) => answer.ok,
-          () => false,
-        );
-      },
-    );
+    await serves();
   } catch (error) {
     await house.close();
     throw error;
