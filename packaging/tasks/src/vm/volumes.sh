@@ -57,8 +57,10 @@ goes_on() {
 step "a share, and a volume on it with a user of the site"
 bash /mnt/bed/nfs.sh /srv/nfs /mnt/nfs >"$said" 2>&1 || fail "no NFS: $?"
 quietly dpkg --install "$package"
+link=$(sed -n 's/^ *\(https\?:.*\)$/\1/p' "$said" | head -n 1)
 soon "it serves" serves
-quietly python3 /mnt/bed/pages.py setup "$(fardel setup-link --quiet)"
+[ -n "$link" ] || link=$(fardel setup-link --quiet) || fail "no setup link"
+quietly python3 /mnt/bed/pages.py setup "$link"
 quietly fardel volume add filer /mnt/nfs --mapped-user 5000:5001
 soon "the volume is ready" volume_is ready
 quietly fardel folder create shared --volume filer
