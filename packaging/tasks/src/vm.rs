@@ -74,8 +74,8 @@ usage: cargo ci vm root [--suite NAME]
   processors  shares, sets of processors and pressure under Debian's own kernel (in QEMU)
   restore   one guest is lost, another takes its place; 10,000 users and a million events
   trouble   full disk, broken settings, taken port, foreign state, NFS, wrong clock, under the real units
-  volumes   a file server is gone for ten minutes: only the sessions on its share wait; p99 of pages beside
-            five minutes before and after
+  volumes   a file server is gone for ten minutes: only the sessions on its share wait; p99 of its pages
+            beside that before and after
   pool      writes into a folder in the pool beside the same on the disk below it: figures on one line
   network   another address by the console, taken back by itself unless it is kept
   power-cut the power goes, again and again; nothing acknowledged may be lost

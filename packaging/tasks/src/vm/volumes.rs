@@ -24,7 +24,7 @@ pub(super) fn run(root: &Root, packages: &Packages, gone: Duration) -> Result<()
         ("browser.py", include_str!("browser.py")),
         ("pages.py", include_str!("pages.py")),
     ];
-    // As long before and after it together, and as long again on a machine that does other work.
+    // Half as long before and after it together, and the rest for a machine that does other work.
     order.limit = gone * 3 + Duration::from_secs(15 * 60);
     order.arguments = vec![gone.as_secs().to_string()];
     packages.give(&mut order);

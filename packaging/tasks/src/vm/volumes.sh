@@ -82,7 +82,7 @@ owner=$(stat -c '%u:%g' /srv/nfs/folders/*/*/data/beat)
 
 step "before"
 # As long as afterwards: what the machine itself does more of in time weighs on neither side.
-quiet=$((gone / 2))
+quiet=$((gone / 4))
 goes_on before "$quiet"
 
 step "the server of the share stops"
