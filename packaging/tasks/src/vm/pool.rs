@@ -74,6 +74,9 @@ pub(super) fn measure(native: &Path, pooled: &Path) -> Result<(), Failure> {
     in_turns(native, pooled, &mut all.again, &mut |place, _| {
         synced(&place.join(KEPT), &noise, true)
     })?;
+    in_turns(native, pooled, &mut all.reused, &mut |place, _| {
+        reused(&place.join("reused"), &noise)
+    })?;
     in_turns(native, pooled, &mut all.streams, &mut |place, _| {
         streamed(&place.join("stream"), &noise)
     })?;
@@ -139,6 +142,20 @@ fn synced(path: &Path, noise: &[u8], is_again: bool) -> Result<f64, Failure> {
         work.sync()?;
     }
     Ok(SYNCED as f64 / began.elapsed().as_secs_f64())
+}
+
+/// As a new file that is synced, where one of as many blocks was removed a moment ago: a disk gives the next one the same.
+fn reused(path: &Path, noise: &[u8]) -> Result<f64, Failure> {
+    let mut before = Work::begin(path)?;
+    for _ in 0..(SYNCED * BLOCK).div_ceil(PIECE) {
+        before.write(noise)?;
+    }
+    before.sync()?;
+    fs::remove_file(path).map_err(fault(path))?;
+    drop(before);
+    let rate = synced(path, noise, false)?;
+    fs::remove_file(path).map_err(fault(path))?;
+    Ok(rate)
 }
 
 /// A file that is written, and its path for what is said of it.
@@ -213,6 +230,7 @@ impl Sides {
 struct Measured {
     streams: Sides,
     new: Sides,
+    reused: Sides,
     again: Sides,
 }
 
@@ -229,10 +247,12 @@ impl Measured {
             "what": "writes into a folder in the pool, in turns with the same on the disk below it",
             "sequential": self.streams.rows("MB/s"),
             "synced": self.new.rows("writes/s"),
+            "synced_where_a_file_was": self.reused.rows("writes/s"),
             "synced_again": self.again.rows("writes/s"),
             "targets": [
                 target("pool: sequential writes, × native", &self.streams, SEQUENTIAL),
                 target("pool: 4 KiB to the end of a new file, each synced, × native", &self.new, DURABLE),
+                target("pool: 4 KiB to the end of a file where another was, each synced, × native", &self.reused, DURABLE),
                 target("pool: 4 KiB over what is there, each synced, × native", &self.again, DURABLE),
             ],
         })
@@ -265,6 +285,7 @@ mod tests {
         let measured = Measured {
             streams: sides(&[100.0, 10.0, 102.0], &[95.0, 94.0, 300.0]),
             new: sides(&[100.0, 101.0, 99.0], &[99.0, 98.0, 200.0]),
+            reused: sides(&[1.0], &[1.5]),
             again: sides(&[1.0], &[2.0]),
         };
         let said = measured.told();
@@ -276,7 +297,8 @@ mod tests {
         };
         assert_eq!(row(0), (&json!(0.95), &json!(true)));
         assert_eq!(row(1), (&json!(0.99), &json!(false)));
-        assert_eq!(row(2), (&json!(2.0), &json!(true)));
+        assert_eq!(row(2), (&json!(1.5), &json!(true)));
+        assert_eq!(row(3), (&json!(2.0), &json!(true)));
         let missed = figures::judged(&said).unwrap_err();
         assert!(missed.0.contains("new file"), "{}", missed.0);
         assert!(!missed.0.contains("sequential"), "{}", missed.0);
@@ -304,6 +326,8 @@ mod tests {
         assert!(synced(&path, &noise, true).unwrap() > 0.0);
         assert_eq!(length(), (SYNCED * BLOCK) as u64, "no longer than before");
         assert!(synced(&path, &noise, false).is_err(), "it is there");
+        assert!(reused(&place.join("reused"), &noise).unwrap() > 0.0);
+        assert_eq!(fs::read_dir(&place).unwrap().count(), 1, "it is gone");
         fs::remove_dir_all(&place).unwrap();
         let mut both = Sides::default();
         let mut order = Vec::new();
