@@ -38,10 +38,11 @@ volume_is() { fardel volume ls -o csv --columns name,state | grep -q "^filer,$1"
 beat() { cat /srv/nfs/folders/*/*/data/beat 2>/dev/null; }
 # Lines that the session elsewhere said so far.
 lines() { fardel logs elsewhere | wc -l; }
-# Sessions elsewhere begin and end, the one that runs goes on, and pages are read, for so many seconds; answers are noted.
+# Sessions elsewhere begin and end, the one that runs goes on, and pages are read, for so many seconds but once at least;
+# answers are noted.
 goes_on() {
     local phase=$1 seconds=$2 begun=$SECONDS said_before
-    while [ "$((SECONDS - begun))" -lt "$seconds" ]; do
+    while :; do
         said_before=$(lines)
         # None of them stays in a list, which the pages would show.
         quietly timeout 60 fardel run --rm --cpu 0.1 --mem 32m --no-home --name "new-$SECONDS" host -- true
@@ -51,6 +52,7 @@ goes_on() {
         quietly python3 /mnt/bed/pages.py ask "$work/$phase" 60
         printf '    %s, %s s\n' "$phase" "$((SECONDS - begun))"
         sleep 3
+        [ "$((SECONDS - begun))" -lt "$seconds" ] || return 0
     done
 }
 
