@@ -18,7 +18,10 @@ pub(crate) fn held(binary: &Path, words: &str) -> Result<(), Failure> {
     judged(&said)
 }
 
-fn judged(said: &serde_json::Value) -> Result<(), Failure> {
+/// Prints each row of targets with what was measured.
+///
+/// Errors: a row that is missed, or none at all.
+pub(crate) fn judged(said: &serde_json::Value) -> Result<(), Failure> {
     let rows = said["targets"].as_array().cloned().unwrap_or_default();
     let mut missed = Vec::new();
     for row in &rows {

@@ -18,6 +18,7 @@ mod guest;
 mod machine;
 mod network;
 mod order;
+mod pool;
 mod power_cut;
 mod qemu;
 mod qemu_kernel;
@@ -36,6 +37,8 @@ mod volumes;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use serde_json::Value;
 
 use machine::{Machine, Said};
 use order::{Emulated, Hardware, Order};
@@ -57,6 +60,7 @@ usage: cargo ci vm root [--suite NAME]
        cargo ci vm restore [--binary FILE]
        cargo ci vm trouble [--binary FILE]
        cargo ci vm volumes [--binary FILE]
+       cargo ci vm pool [--binary FILE]
        cargo ci vm network [--binary FILE]
        cargo ci vm processors [--binary FILE]
        cargo ci vm cluster [--nodes NUMBER] [--memory MIB] [--limit SECONDS] [--share NAME=FOLDER]...
@@ -70,7 +74,9 @@ usage: cargo ci vm root [--suite NAME]
   processors  shares, sets of processors and pressure under Debian's own kernel (in QEMU)
   restore   one guest is lost, another takes its place; 10,000 users and a million events
   trouble   full disk, broken settings, taken port, foreign state, NFS, wrong clock, under the real units
-  volumes   a file server is gone for ten minutes: only the sessions on its share wait
+  volumes   a file server is gone for ten minutes: only the sessions on its share wait; p99 of its pages
+            beside that before and after
+  pool      writes into a folder in the pool beside the same on the disk below it: figures on one line
   network   another address by the console, taken back by itself unless it is kept
   power-cut the power goes, again and again; nothing acknowledged may be lost
   run       boot, run SCRIPT inside as root, and end with its code
@@ -167,6 +173,7 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
                 Kind::Volumes => {
                     volumes::run(&root, &Packages::one(&binary)?, volumes::PROMISED)?;
                 }
+                Kind::Pool => pool::run(&root, &Packages::one(&binary)?)?,
                 Kind::PowerCut => {
                     power_cut::run(&root, &Packages::one(&binary)?, trial.cuts, trial.seed)?;
                 }
@@ -282,6 +289,7 @@ enum Kind {
     Restore,
     Trouble,
     Volumes,
+    Pool,
     Network,
     PowerCut,
 }
@@ -302,6 +310,7 @@ fn verb(words: &[&str], came_from: &Path) -> Option<Verb> {
         ["network", rest @ ..] => trial(Kind::Network, rest, came_from).map(Verb::Trial),
         ["trouble", rest @ ..] => trial(Kind::Trouble, rest, came_from).map(Verb::Trial),
         ["volumes", rest @ ..] => trial(Kind::Volumes, rest, came_from).map(Verb::Trial),
+        ["pool", rest @ ..] => trial(Kind::Pool, rest, came_from).map(Verb::Trial),
         ["power-cut", rest @ ..] => trial(Kind::PowerCut, rest, came_from).map(Verb::Trial),
         _ => None,
     }
@@ -425,14 +434,25 @@ fn run(request: &Request) -> Result<u8, Failure> {
 
 /// Boots, prints what the script says, waits for its end and gives its code.
 fn run_to_the_end(order: &Order<'_>, out: Option<&Path>) -> Result<i32, Failure> {
+    run_with_figures(order, out).map(|(code, _)| code)
+}
+
+/// The same; gives the last line that was an object of JSON besides, which is null where there was none.
+fn run_with_figures(order: &Order<'_>, out: Option<&Path>) -> Result<(i32, Value), Failure> {
     let begun = Instant::now();
     let before = stage::children_cpu_seconds();
     let mut machine = Machine::boot(order)?;
     let mut booted = 0.0;
+    let mut figures = Value::Null;
     let code = loop {
         match machine.hear()? {
             Said::Booted(seconds) => booted = seconds,
-            Said::Line(line) => println!("{line}"),
+            Said::Line(line) => {
+                println!("{line}");
+                if let Ok(object @ Value::Object(_)) = serde_json::from_str(&line) {
+                    figures = object;
+                }
+            }
             Said::Ended(code) => break code,
         }
     };
@@ -450,7 +470,7 @@ fn run_to_the_end(order: &Order<'_>, out: Option<&Path>) -> Result<i32, Failure>
         begun.elapsed().as_secs_f64(),
         stage::children_cpu_seconds() - before,
     );
-    Ok(code)
+    Ok((code, figures))
 }
 
 /// The folder of this program, as a share of a guest: scenarios run it there.

@@ -3,6 +3,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read as _};
+use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,10 @@ const TEMPLATES: [(Bytes, &[u8]); 3] = [
 ];
 /// Bytes of an unpacked template.
 const MAX_TEMPLATE: u64 = 1 << 20;
+/// Bytes of it in which the file system describes itself.
+const HEAD: usize = 512;
+/// Bytes that are written at once where nothing but zeros goes.
+const ZEROS: usize = 1 << 20;
 
 /// File systems that a pool may lie on, by their numbers in `linux/magic.h`: ext4, XFS, Btrfs. Others share blocks that were
 /// set aside, keep them in memory, or lie on another machine.
@@ -142,7 +147,10 @@ impl PoolPlace {
             ioctl_setflags(&file, flags | IFlags::NOCOW)?;
         }
         match is_kept {
-            true => fallocate(&file, FallocateFlags::empty(), 0, size.0)?,
+            true => {
+                fallocate(&file, FallocateFlags::empty(), 0, size.0)?;
+                write_zeros(&file, template.log()?)?;
+            }
             false => file.set_len(size.0)?,
         }
         for (offset, bytes) in &template.pieces {
@@ -189,6 +197,58 @@ struct PoolTemplate {
     pieces: Vec<(u64, Vec<u8>)>,
 }
 
+impl PoolTemplate {
+    /// Where the file system keeps its log, in bytes of the whole.
+    fn log(&self) -> io::Result<Range<u64>> {
+        let broken = || io::Error::from(io::ErrorKind::InvalidData);
+        let head = self.head();
+        let word =
+            |at: usize| u64::from(u32::from_be_bytes([0, 1, 2, 3].map(|byte| head[at + byte])));
+        let (block, part) = (word(4), word(84));
+        // Its place is told as a part and a block of that part.
+        let (high, low) = (word(48), word(52));
+        let bits = u32::from(head[124]);
+        let place = (high << 32) | low;
+        let number = place.checked_shr(bits).ok_or_else(broken)?;
+        let within = place - (number << bits);
+        let first = number
+            .checked_mul(part)
+            .and_then(|at| at.checked_add(within));
+        let first = first
+            .and_then(|at| at.checked_mul(block))
+            .ok_or_else(broken)?;
+        let log = first..first.saturating_add(word(96).saturating_mul(block));
+        match log.is_empty() || log.end > self.length {
+            true => Err(broken()),
+            false => Ok(log),
+        }
+    }
+
+    /// The first bytes, where the file system describes itself.
+    fn head(&self) -> [u8; HEAD] {
+        let mut head = [0; HEAD];
+        for (offset, piece) in &self.pieces {
+            let at = usize::try_from(*offset).unwrap_or(HEAD).min(HEAD);
+            let end = HEAD.min(at.saturating_add(piece.len()));
+            head[at..end].copy_from_slice(&piece[..end - at]);
+        }
+        head
+    }
+}
+
+/// Writes zeros where zeros are: blocks that were only set aside cost the disk an entry of its journal each at their first write,
+/// and a log is written with each file that is synced.
+fn write_zeros(file: &File, at: Range<u64>) -> io::Result<()> {
+    let zeros = vec![0; ZEROS];
+    let mut next = at.start;
+    while next < at.end {
+        let left = usize::try_from(at.end - next).unwrap_or(ZEROS).min(ZEROS);
+        file.write_all_at(&zeros[..left], next)?;
+        next += left as u64;
+    }
+    Ok(())
+}
+
 /// The largest one that such a file holds. The larger one is to become, the fewer and larger its parts have to be.
 fn template(size: Bytes) -> io::Result<PoolTemplate> {
     let found = TEMPLATES.iter().find(|(least, _)| *least <= size);
@@ -229,14 +289,7 @@ mod tests {
 
     /// What the head of an XFS says: its blocks, and those of one of its parts.
     fn head(template: &PoolTemplate) -> (u64, u64) {
-        let mut block = vec![0; 512];
-        for (offset, piece) in &template.pieces {
-            let at = usize::try_from(*offset).expect("small");
-            if at < block.len() {
-                let end = block.len().min(at + piece.len());
-                block[at..end].copy_from_slice(&piece[..end - at]);
-            }
-        }
+        let block = template.head();
         assert_eq!(&block[..4], b"XFSB");
         let word = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|byte| block[at + byte]));
         assert_eq!(word(4), 4096, "bytes of a block");
@@ -251,6 +304,13 @@ mod tests {
             let (size, part) = head(&template);
             assert_eq!((size, template.length), (least.0, least.0));
             assert_eq!(part, least.0 / 4);
+            let log = template.log().expect("it has one");
+            // What `mkfs.xfs` writes there first is a record of the log.
+            let record = template.pieces.iter().find(|(at, _)| *at == log.start);
+            let (_, record) = record.expect("it begins in a piece");
+            assert_eq!(record[..4], [0xfe, 0xed, 0xba, 0xbe]);
+            let expected = if least == Bytes::gib(256) { 256 } else { 64 };
+            assert_eq!(log.end - log.start, expected << 20);
         }
         assert!(template(Bytes::mib(511)).is_err());
         for (size, expected) in [

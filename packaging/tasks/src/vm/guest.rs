@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::pool;
 use super::power_cut::{Deed, LEAVE, LOOK_AGAIN, WORK_ON, WRITTEN, Word};
 use super::random::Random;
 use crate::failure::Failure;
@@ -50,6 +51,7 @@ pub(super) fn main(words: &[&str]) -> Result<(), Failure> {
                 .map_err(|error| Failure::new(format!("the seed: {error}")))?;
             work(Random::new(seed))
         }
+        ["pool", native, pooled] => pool::measure(Path::new(native), Path::new(pooled)),
         _ => Err(Failure::new("the guest is asked for nothing it knows")),
     }
 }
