@@ -2354,7 +2354,7 @@ pub enum AllowanceCommand {
     Withdraw,
     /// List what users ask for
     Requests,
-    /// Decline what a user asks for; an allowance of theirs answers it, too
+    /// Decline what a user asks for; an allowance of theirs answers what it raises
     Decline {
         #[arg(value_name = "USER")]
         user: String,

@@ -112,8 +112,7 @@ pub async fn create(
             };
             rows.insert_allowance(&made)?;
             if asked.level == TenantLevel::User {
-                // What they asked for is answered.
-                rows.put_limit_request(UserId(made.allowance.subject), None)?;
+                requests::answer(rows, UserId(made.allowance.subject), limits)?;
             }
             let told = format!("{} until {}", limits.told(), asked.until);
             rows.note_allowance(caller.name.as_str(), &made, "allowance.added", "", &told)?;

@@ -467,7 +467,7 @@ pub async fn undo(server: &Server, caller: &Caller, id: &str) -> Result<RosterVi
 /// stay so. It is what is left where a roster cannot be undone any more, and the end of a class.
 ///
 /// Errors: `roster.not-found`, `roster.undone`; `user.outranked` for one who has wider rights by now than the caller,
-/// `user.self`, `user.last-administrator`; `token.scope-missing` for a token that stops no sessions. O(accounts + live sessions).
+/// `user.self`, `user.last-administrator`; `token.scope-missing` for a token that stops no sessions. O(accounts × live sessions).
 pub async fn suspend(
     server: &Server,
     caller: &Caller,

@@ -284,7 +284,7 @@ pub async fn set_role(
 /// Errors: `user.last-administrator`, `user.full-name-invalid`, `user.email-invalid`, `user.email-taken`;
 /// `grant.ends-in-past`, `user.end-of-administrator`;
 /// `token.scope-missing` for another address by a token that may less than the user: who reads mail there, or comes from a
-/// provider with it, may become the user; `network.bound` for that and for a new administrator;
+/// provider with it, may become the user; `network.bound` for that, for a new administrator and for more networks;
 /// `network.invalid`, `network.too-many`, `network.own-address` where the caller would lock themselves out; `user.stale`
 /// where `if_match` is not their version.
 pub async fn patch(
@@ -373,6 +373,12 @@ pub async fn patch(
                 note(rows, actor, user, "user.end-set", &before, &after)?;
             }
             let renamed = called(user) != called(&changed);
+            let widens = !user.networks.is_empty()
+                && (changed.networks.is_empty()
+                    || !networks::within(&changed.networks, &user.networks));
+            if widens {
+                refuse_bound(rows, &by)?;
+            }
             if changed.networks != user.networks {
                 let [before, after] = [user, &changed].map(|one| one.networks.join(" "));
                 note(rows, actor, user, "user.networks-set", &before, &after)?;

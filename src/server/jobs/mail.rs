@@ -303,9 +303,14 @@ fn reader(
     Ok(address.map(|address| (access::reader(&user, now), address)))
 }
 
+/// Whether mail says a notice. Who read that a user signed in may be another, who has their password.
+fn is_told(notice: &OwnNotice) -> bool {
+    notice.unread || matches!(notice.about, NoticeKind::SignedIn(_))
+}
+
 /// Whether a notice is told since the last look. What follows from rows is queued once by its key.
 fn is_fresh(notice: &OwnNotice, progress: &OutputProgress, now: Timestamp) -> bool {
-    notice.unread
+    is_told(notice)
         && match (&notice.about, notice.event) {
             (NoticeKind::WillEnd(ends) | NoticeKind::AccountEnds(ends), _) => *ends > now,
             // Told in the console alone.
@@ -343,7 +348,7 @@ async fn send_next(server: &Server) -> Result<Sent, MailFault> {
             if let Some((caller, _)) = &reader {
                 all = notices::of(view, caller, now)?;
                 all.retain(|notice| {
-                    let is_due = due.keys.contains(&notice.key) && notice.unread;
+                    let is_due = due.keys.contains(&notice.key) && is_told(notice);
                     is_due && !is_over(notice, now)
                 });
             }

@@ -1494,7 +1494,7 @@ pub const ROUTES: &[DocumentedRoute] = &[
         path: "/api/v1/limit-requests/{user}/decline",
         operation: "declineLimitRequest",
         tag: "tenancy",
-        summary: "Decline what a user asks for; an allowance of theirs answers it, too",
+        summary: "Decline what a user asks for; an allowance of theirs answers what it raises",
         needs: SYSTEM_WRITE,
         body: Some("LimitRequestDecline"),
         status: 204,

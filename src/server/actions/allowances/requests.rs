@@ -1,5 +1,5 @@
-//! What users ask for: that limits of theirs are raised for a while. An administrator of the site raises them by an
-//! allowance, which ends the request, or declines it. Raises nothing itself.
+//! What users ask for: that limits of theirs are raised for a while. An administrator of the site raises them by
+//! allowances, which end the request once they have raised all of it, or declines it. Raises nothing itself.
 
 use api::allowances::{LimitRequestDeclineBody, LimitRequestView, NewLimitRequestBody};
 
@@ -140,6 +140,20 @@ pub async fn decline(
             },
         )
         .await
+}
+
+/// Takes out of what a user asks for the limits that an allowance of theirs raises. What it does not raise waits on.
+pub(super) fn answer(rows: &Rows<'_>, user: UserId, raised: PolicyLimits) -> Result<(), Failure> {
+    let Some(mut request) = rows.limit_request(user)? else {
+        return Ok(());
+    };
+    for key in LimitKey::ALL {
+        if raised.get(key).is_some() {
+            request.limits.set(key, None);
+        }
+    }
+    let rest = (request.limits != PolicyLimits::NONE).then_some(&request);
+    rows.put_limit_request(user, rest)
 }
 
 /// Takes out what a user asks for, and gives it as an event tells it.

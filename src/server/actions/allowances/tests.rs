@@ -444,6 +444,25 @@ async fn a_user_asks_for_more_and_is_answered() {
         .unwrap();
     assert_eq!(asks().await, [], "the allowance is the answer");
     assert_eq!(notices::unread(&server, &boss), 0);
+    // Of two limits the one that was raised is answered; the other one waits on.
+    let both = NewLimitRequestBody {
+        limits: Object(LimitsBody {
+            waiting: Some(4_000),
+            waiting_bytes: Some(1 << 40),
+            ..LimitsBody::default()
+        }),
+        ..waiting(4_000)
+    };
+    ask(both).await.unwrap();
+    create(&server, &boss, more_waiting(&server, 3_600))
+        .await
+        .unwrap();
+    let left: Vec<LimitsBody> = asks().await.into_iter().map(|one| one.limits).collect();
+    let bytes = LimitsBody {
+        waiting_bytes: Some(1 << 40),
+        ..LimitsBody::default()
+    };
+    assert_eq!(left, [bytes]);
     // Who is removed asks for nothing.
     ask(waiting(4_000)).await.unwrap();
     users::remove(&server, &boss, "mina", None).await.unwrap();

@@ -182,6 +182,16 @@ async fn what_concerns_an_account_is_mailed_when_it_happens() {
         assert_eq!(taken.len(), before + 1, "{code}");
         assert!(taken[before].text.contains(kind), "{}", taken[before].text);
     }
+    // Who signed in with a stolen password reads the notices first: of that their user is mailed all the same.
+    for (code, more) in [("user.limit-declined", 0), ("user.signed-in-elsewhere", 1)] {
+        let before = fake.taken().len();
+        happened(&server, mina.subject.user, code, 1);
+        notices::mark_read(&server, &mina).await.unwrap();
+        later(&server, 120);
+        gather(&server).await.unwrap();
+        send_all(&server).await;
+        assert_eq!(fake.taken().len(), before + more, "{code}");
+    }
 }
 
 /// A folder that is offered waits for an answer, so who is asked is mailed, and its owner is not.

@@ -202,6 +202,10 @@ async fn a_token_of_some_networks_opens_no_account() {
         role: Some(Role::Administrator),
         ..UserPatchBody::default()
     };
+    let from = |networks: &[&str]| UserPatchBody {
+        networks: Some(networks.iter().map(|one| (*one).to_owned()).collect()),
+        ..UserPatchBody::default()
+    };
     let named = || UserPatchBody {
         full_name: Some("Jae Lee".to_owned()),
         ..UserPatchBody::default()
@@ -237,6 +241,13 @@ async fn a_token_of_some_networks_opens_no_account() {
     assert_eq!(code(none), "user.not-found");
     let jae = users::get(&server, &mina, "jae").await.unwrap();
     assert_eq!((jae.email, jae.role), (None, Role::User));
+
+    // An account that is good from some networks alone is not good from others by it.
+    assert_eq!(patched(&mina, from(&["192.0.2.0/24"])).await, "done");
+    assert_eq!(patched(&bound, from(&[])).await, "network.bound");
+    let more = from(&["192.0.2.0/24", "10.0.0.0/8"]);
+    assert_eq!(patched(&bound, more).await, "network.bound");
+    assert_eq!(patched(&bound, from(&["192.0.2.0/28"])).await, "done");
 
     // Who says who proves users becomes any of them.
     let changed = async |key: &str, value: &str| {
