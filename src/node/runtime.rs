@@ -96,6 +96,9 @@ const LEAVING: Duration = Duration::from_secs(4);
 /// a caller waits for a session that its supervisor does not end. Shorter: one with much memory to give
 /// back is ended twice.
 const ENDING: Duration = Duration::from_secs(5);
+/// How long a folder may take to leave a container. Longer: the others of the machine wait with it. Shorter: one that a busy
+/// machine takes out slowly counts as still there until the next look.
+const DETACHING: Duration = Duration::from_secs(5);
 
 /// Where the runtime keeps things.
 #[derive(Clone, Debug)]
@@ -697,20 +700,35 @@ impl Runtime {
     }
 
     /// Takes what is mounted of a folder out of a running container, wherever it is there. `directory`: the folder's own, by its
-    /// name, which no other has. Fine where nothing of it is mounted. What a process has open stays open to it.
+    /// name, which no other has. Fine where nothing of it is mounted. What a process has open stays open to it. Costs a thread,
+    /// which is waited for for a while.
     pub fn detach(&self, name: &RuntimeName, directory: &str) -> Result<(), RuntimeFault> {
         const WHAT: &str = "take a folder out of the container";
         let fault = |source| RuntimeFault::System { what: WHAT, source };
-        for _ in 0..detachment::ROUNDS {
-            let table = self.open_of_first(name, "mountinfo", WHAT)?;
-            let places = detachment::places(table, directory).map_err(fault)?;
-            if places.is_empty() {
-                return Ok(());
-            }
-            let namespace = self.open_of_first(name, "ns/mnt", WHAT)?;
-            detachment::unmount(&namespace, &places).map_err(fault)?;
+        let namespace = self.open_of_first(name, "ns/mnt", WHAT)?;
+        let key = (name.clone(), "detach");
+        if !self.shared.errands().insert(key.clone()) {
+            // An earlier one still waits for a file server.
+            return Err(fault(io::ErrorKind::ResourceBusy.into()));
         }
-        Err(fault(io::ErrorKind::ResourceBusy.into()))
+        let (tell, told) = std::sync::mpsc::channel();
+        let (shared, directory) = (Arc::clone(&self.shared), directory.to_owned());
+        // It goes into the container, and no other of this process.
+        let begun = std::thread::Builder::new()
+            .name("detach".to_owned())
+            .spawn(move || {
+                let ended = detachment::detach(&namespace, &directory);
+                shared.errands().remove(&key);
+                // It is not heard where it took too long.
+                let _ = tell.send(ended);
+            });
+        if let Err(error) = begun {
+            self.shared.errands().remove(&(name.clone(), "detach"));
+            return Err(fault(error));
+        }
+        let ended = told.recv_timeout(DETACHING);
+        let ended = ended.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        ended.map_err(fault)
     }
 
     /// Opens what belongs to the first process of a running container, below its directory of `/proc`.

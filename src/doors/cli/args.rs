@@ -3158,7 +3158,7 @@ pub enum FolderCommand {
     /// Take a folder out of sessions that mount it; they go on without it
     #[command(after_help = "Example:\n  \
         fardel folder detach data lee/train\n\n\
-        A running session loses it within seconds. A file that a program has open stays open to it until it closes it or ends.")]
+        A running session loses it within seconds. A file or directory that a program has open stays open to it until it closes it or ends.")]
     Detach {
         /// Its name, OWNER/NAME, or id
         #[arg(value_name = "FOLDER")]

@@ -107,7 +107,7 @@ pub(super) async fn folder(
                     client.post(&path, &json!({"items": items})).await?;
                 }
             }
-            let said = format!("{folder}  removed for good");
+            let said = format!("{folder}  being removed for good");
             print(&view.said(&json!({"name": folder}), &said)?);
         }
         FolderCommand::Get { folder } => {

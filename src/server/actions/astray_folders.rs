@@ -114,8 +114,8 @@ pub(crate) async fn look(server: &Server) -> Result<Vec<Notice>, Failure> {
     Ok(found)
 }
 
-/// The directories of folders on each volume that is ready, but for those of other sites. One that is slow or cannot be listed is left out: the next look comes
-/// to it.
+/// The directories of folders on each volume that is ready, but for those of other sites. One that is slow or cannot be listed is
+/// left out: the next look comes to it.
 async fn volumes(
     store: &Arc<FolderStore>,
     known: &Arc<BTreeSet<FolderId>>,

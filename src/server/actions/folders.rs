@@ -310,7 +310,8 @@ pub async fn restore(server: &Server, caller: &Caller, which: &str) -> Result<Fo
 /// Errors: `folder.not-found`, `folder.not-trashed`, `role.permission-missing`, `folder.right-missing`.
 pub async fn purge(server: &Server, caller: &Caller, which: &str) -> Result<FolderView, Failure> {
     somewhere(caller, Permission::SessionsWrite)?;
-    let state = FolderState::Trashed;
+    // Of several of that name: who asks once more, since no answer came, means the one that is on its way.
+    let state = FolderState::Purging;
     let asked = edit(server, caller, which, state, move |_, folder| {
         match folder.state {
             FolderState::Trashed => {}

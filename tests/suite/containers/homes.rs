@@ -3,8 +3,9 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use node::runtime::{ContainerSpec, MountOrder, UserOrder};
+use node::runtime::{ContainerSpec, MountOrder, RuntimePhase, UserOrder};
 use rules::start_up::Dotfile;
 
 use super::ground::Ground;
@@ -74,6 +75,41 @@ fn what_a_session_leaves_in_its_home_the_next_one_finds() {
     second.mounts = mounts.to_vec();
     let (record, said) = ground.run(&second);
     assert_eq!((record.code, said.trim()), (0, "/root\nkept\ntool\n1000"));
+}
+
+/// The kernel keeps what came into the container with the home: it is covered.
+#[test]
+fn a_folder_that_lies_in_a_home_is_taken_out_of_a_session_that_runs() {
+    const NAME: &str = "a_folder_that_lies_in_a_home_is_taken_out_of_a_session_that_runs";
+    let Some(ground) = Ground::lay(NAME) else {
+        return;
+    };
+    let (home, local) = (home(&ground), folder(&ground, "0a-local"));
+    fs::write(local.join("tool"), "tool").expect("written");
+    let mounts = [
+        by_itself(&home, "/home/work"),
+        by_itself(&local, "/home/work/.local"),
+    ];
+    let script = "cat ~/.local/tool && echo ready
+        while [ -e ~/.local/tool ]; do sleep 0.05; done
+        touch ~/.local/late 2>/dev/null && exit 1
+        touch ~/kept && exit 77";
+    let name = ground.start(&order(&ground, script, &mounts));
+    let until = Instant::now() + Duration::from_secs(60);
+    while !ground.log(&name).contains("ready") {
+        let is_over = matches!(ground.standing(&name), RuntimePhase::Ended(_));
+        let is_late = Instant::now() >= until;
+        assert!(!is_over && !is_late, "{}", ground.log(&name));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for _ in 0..2 {
+        let detached = ground.runtime.detach(&name, "0a-local");
+        detached.expect("it is out");
+    }
+    let record = ground.ended(&name);
+    assert_eq!(record.code, 77, "{}", ground.log(&name));
+    assert!(home.join("kept").exists(), "its home stays");
+    assert!(!local.join("late").exists(), "it was still reached");
 }
 
 /// Proves too: `what_a_session_leaves_in_its_home_the_next_one_finds`

@@ -189,7 +189,7 @@ async fn unlinked(
         let folders = Arc::clone(store);
         let looked = on_volume(shelf, volume, move || {
             let lies = folders.lies_on(volume, id);
-            lies.then(|| folders.is_of_other_site(volume, id).unwrap_or(false))
+            lies.then(|| folders.is_of_other_site(volume, id).unwrap_or(true))
         });
         if let Ok(Some(is_of_other_site)) = looked.await {
             return Ok(Some(FoundDirectory {

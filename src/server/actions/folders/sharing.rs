@@ -95,7 +95,7 @@ pub async fn sessions(
 }
 
 /// Takes a folder out of sessions that mount it, all of them or none: those that run lose it within a look of their machine, and
-/// no start of them mounts it again. A file that a program has open stays open to it. O(live sessions × those named).
+/// no start of them mounts it again. What a program has open stays open to it. O(live sessions × those named).
 ///
 /// Errors: as `list`; `folder.detach-owner`, `folder.sessions-many`, `folder.session-unknown`.
 pub async fn detach(
@@ -143,7 +143,10 @@ pub async fn detach(
                         found = Some(session.id);
                     }
                 }
-                let unknown = || refusals::folder_session_unknown(typed).at("/sessions");
+                let unknown = || {
+                    let shown = typed.chars().take(80).flat_map(char::escape_debug);
+                    refusals::folder_session_unknown(shown.collect::<String>()).at("/sessions")
+                };
                 meant.push(found.ok_or_else(unknown)?);
             }
             let actor = caller.name.as_str();

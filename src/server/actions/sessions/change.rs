@@ -19,8 +19,8 @@ use rules::workload::validate::{RequestedResize, check_run_seconds};
 use super::discreet;
 use super::find::find;
 use super::launch::{
-    keep_within_image, keep_within_limits, lower_priority, put_priority, refuse_document_gone,
-    refuse_own_full_queue, refuse_undeclared, renew_egress,
+    keep_as_launched, keep_within_image, keep_within_limits, lower_priority, put_priority,
+    refuse_document_gone, refuse_own_full_queue, refuse_undeclared, renew_egress,
 };
 use super::view::NameCache;
 use crate::access::Caller;
@@ -124,7 +124,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                 SessionState::Ended => {
                     let subjects = subjects_of(session);
                     refuse_undeclared(rows, &subjects, &session.spec, None)?;
-                    keep_within_limits(rows, &subjects, &mut session.spec, None)?;
+                    keep_as_launched(rows, &subjects, &mut session.spec)?;
                     lower_priority(rows, &subjects, &mut session.precedence)?;
                     renew_egress(rows, &subjects, session)?;
                     refuse_own_full_queue(rows, &subjects, 1, &session.spec)?;
@@ -138,7 +138,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                 | SessionState::Preparing
                 | SessionState::Running
                 | SessionState::Stopping => {
-                    keep_within_limits(rows, &subjects_of(session), &mut session.spec, None)?;
+                    keep_as_launched(rows, &subjects_of(session), &mut session.spec)?;
                     start_within_budget(rows, &seen, session)?;
                     let before = std::mem::replace(&mut session.restart, true);
                     let because = reasons::session_restarting(&by);
@@ -384,7 +384,7 @@ pub async fn set_time_limit(
             let before = session.spec.clone();
             session.spec.max_runtime_seconds = seconds;
             refuse_undeclared(rows, &subjects_of(session), &session.spec, None)?;
-            keep_within_limits(rows, &subjects_of(session), &mut session.spec, None)?;
+            keep_as_launched(rows, &subjects_of(session), &mut session.spec)?;
             keep_to_budget(rows, &seen, session, (&before, &session.spec), rows.now)?;
             Ok(before.max_runtime_seconds != session.spec.max_runtime_seconds)
         },
@@ -456,8 +456,11 @@ pub async fn preview_change(
                 row.spec.max_runtime_seconds = seconds;
                 refuse_undeclared(view, &subjects_of(&row), &row.spec, None)?;
             }
-            let kept = limit.is_none().then_some(&before);
-            keep_within_limits(view, &subjects_of(&row), &mut row.spec, kept)?;
+            let subjects = subjects_of(&row);
+            match limit {
+                Some(_) => keep_as_launched(view, &subjects, &mut row.spec)?,
+                None => keep_within_limits(view, &subjects, &mut row.spec, Some(&before))?,
+            }
             keep_to_budget(view, &seen(&caller), &row, (&before, &row.spec), now)?;
             if let Some(priority) = priority {
                 put_priority(view, &subjects_of(&row), &mut row, priority)?;
@@ -638,7 +641,9 @@ pub(crate) fn extend_row(
     let before = session.spec.clone();
     let longer = limit.saturating_add(seconds).min(session::MAX_RUN_SECONDS);
     session.spec.max_runtime_seconds = Some(longer);
-    keep_within_limits(rows, &subjects_of(session), &mut session.spec, None)?;
+    keep_as_launched(rows, &subjects_of(session), &mut session.spec)?;
+    // What runs keeps the disk that it began with.
+    session.spec.demand.disk = before.demand.disk;
     keep_to_budget(rows, seen, session, (&before, &session.spec), rows.now)?;
     Ok(session.spec.max_runtime_seconds != before.max_runtime_seconds)
 }

@@ -712,6 +712,24 @@ pub(super) fn keep_within_limits(
     keep_within(rows, &limits, spec, before)
 }
 
+/// The same for a session that was launched and is to start, again or later. A disk beyond what a policy allows by now becomes
+/// the policy's: its user may never have named one, and changes none behind the launch.
+///
+/// Errors: `limit.each`.
+pub(super) fn keep_as_launched(
+    rows: &ReadTransaction<'_>,
+    subjects: &PolicySubjects,
+    spec: &mut session::SessionSpec,
+) -> Result<(), Failure> {
+    let had = spec.demand.disk.take();
+    keep_within_limits(rows, subjects, spec, None)?;
+    let most = spec.demand.disk;
+    if let Some(had) = had {
+        spec.demand.disk = Some(most.map_or(had, |most| had.min(most)));
+    }
+    Ok(())
+}
+
 fn keep_within(
     rows: &ReadTransaction<'_>,
     limits: &[EffectiveLimit],

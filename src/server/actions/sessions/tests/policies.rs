@@ -448,7 +448,15 @@ async fn a_session_that_names_no_disk_has_the_usual_one_where_limits_are_held() 
     let typed = one(&server, &kim, typed).await.unwrap();
     assert_eq!(disk_of(typed), Some(Bytes::gib(5)));
     let own = kim.subject.user.0.as_bytes().to_vec();
+    let late = one(&server, &kim, named("late")).await.unwrap();
+    let id = late.id.to_string();
     attach(&server, "user", own, r#"{"disk_each":1073741824}"#);
+    let shorter = set_time_limit(&server, &kim, &id, Some(3600), None).await;
+    assert_eq!(
+        disk_of(shorter.unwrap()),
+        Some(Bytes::gib(1)),
+        "it starts with less"
+    );
     let limited = one(&server, &kim, named("limited")).await.unwrap();
     assert_eq!(disk_of(limited), Some(Bytes::gib(1)));
 }
