@@ -1,3 +1,5 @@
+PRAGMA defer_foreign_keys = on;
+
 CREATE TABLE access_key (
     token blob primary key references token (id) on delete cascade,
     -- Sent with each request; no secret.
@@ -952,34 +954,6 @@ CREATE TABLE "self_test_report" (
 
 CREATE INDEX self_test_report_device on self_test_report (device, at);
 
-CREATE TRIGGER session_ended_changed after update on session
-when old.state = 'ended' or new.state = 'ended' begin
-    update "user"
-    set ended_rows = ended_rows + (new.state = 'ended') - (old.state = 'ended'),
-        ended_bytes = ended_bytes
-            + (new.state = 'ended')
-                * (octet_length(new.command) + octet_length(new.env) + octet_length(new.labels))
-            - (old.state = 'ended')
-                * (octet_length(old.command) + octet_length(old.env) + octet_length(old.labels))
-    where id = new.owner;
-end;
-
-CREATE TRIGGER session_ended_removed after delete on session when old.state = 'ended' begin
-    update "user"
-    set ended_rows = ended_rows - 1,
-        ended_bytes = ended_bytes
-            - octet_length(old.command) - octet_length(old.env) - octet_length(old.labels)
-    where id = old.owner;
-end;
-
-CREATE TRIGGER session_ended_written after insert on session when new.state = 'ended' begin
-    update "user"
-    set ended_rows = ended_rows + 1,
-        ended_bytes = ended_bytes
-            + octet_length(new.command) + octet_length(new.env) + octet_length(new.labels)
-    where id = new.owner;
-end;
-
 CREATE TABLE session (
     id blob primary key,
     name text not null,
@@ -1269,4 +1243,48 @@ CREATE TABLE webhook (
     lost_at integer,
     delivered_at integer
 ) strict, without rowid;
+
+CREATE TRIGGER session_ended_changed after update on session
+when old.state = 'ended' or new.state = 'ended' begin
+    update "user"
+    set ended_rows = ended_rows + (new.state = 'ended') - (old.state = 'ended'),
+        ended_bytes = ended_bytes
+            + (new.state = 'ended')
+                * (octet_length(new.command) + octet_length(new.env) + octet_length(new.labels))
+            - (old.state = 'ended')
+                * (octet_length(old.command) + octet_length(old.env) + octet_length(old.labels))
+    where id = new.owner;
+end;
+
+CREATE TRIGGER session_ended_removed after delete on session when old.state = 'ended' begin
+    update "user"
+    set ended_rows = ended_rows - 1,
+        ended_bytes = ended_bytes
+            - octet_length(old.command) - octet_length(old.env) - octet_length(old.labels)
+    where id = old.owner;
+end;
+
+CREATE TRIGGER session_ended_written after insert on session when new.state = 'ended' begin
+    update "user"
+    set ended_rows = ended_rows + 1,
+        ended_bytes = ended_bytes
+            + octet_length(new.command) + octet_length(new.env) + octet_length(new.labels)
+    where id = new.owner;
+end;
+
+INSERT INTO domain (id, name, title, state, generation, sign_up) VALUES (X'00000000000070008000000000000001', 'default', '', 'active', 1, NULL);
+
+INSERT INTO ledger_clock (id, boot, uptime, ledger) VALUES (1, X'00000000000000000000000000000000', 0, 0);
+
+INSERT INTO policy (id, name, limits, generation, egress, sudo, no_inner_door, no_home, require_limit) VALUES (X'00000000000070008000000000000003', 'default', '{"waiting":1000,"waiting_bytes":16777216}', 1, NULL, 0, 0, 0, 0);
+
+INSERT INTO policy_use (subject_kind, subject, policy) VALUES ('site', X'', X'00000000000070008000000000000003');
+
+INSERT INTO price (id, currency, gpu, core, gib, generation) VALUES (1, '', 0, 0, 0, 1);
+
+INSERT INTO project (id, domain, name, title, state, generation, reservation_quota) VALUES (X'00000000000070008000000000000002', X'00000000000070008000000000000001', 'default', '', 'active', 1, 0);
+
+INSERT INTO queue_rule (id, ordering, half_life_hours, generation, backfill) VALUES (1, 'turns', 168, 1, 'strict');
+
+INSERT INTO resource_group (id, name, title, access, interactive, batch, generation, ordering, backfill, cpu_overcommit, calendar, preemption, spreading) VALUES (X'00000000000070008000000000000004', 'default', '', NULL, 1, 1, 1, NULL, NULL, 100, NULL, 'off', NULL);
 
