@@ -1,5 +1,5 @@
-// Files on their way into a folder: a directory that is dropped, an upload that says how fast it is, waits and goes on, and
-// tus-js-client as it is published, with a lost connection and a second beginning.
+// Files on their way into a folder: a directory that is dropped, an upload that says how fast it is, waits and goes on, one
+// whose larger pieces a proxy refuses, and tus-js-client as it is published, with a lost connection and a second beginning.
 
 import assert from "node:assert/strict";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -23,6 +23,7 @@ before(async () => {
   writeFileSync(join(files, "run 100%/a.txt"), "a");
   for (let number = 0; number < 150; number += 1) writeFileSync(join(files, `run 100%/deep/${number}`), `${number}`);
   writeFileSync(join(files, "large.bin"), Buffer.alloc(40 << 20, "0123456789abcdef"));
+  writeFileSync(join(files, "proxied.bin"), Buffer.alloc(40 << 20, "fedcba9876543210"));
   browser = await launch();
   house = await openWith({});
   const context = await browser.newContext();
@@ -83,6 +84,31 @@ test("an upload says how fast it is and what is left, waits, and goes on where i
   await page.locator("td a.nm", { hasText: "large.bin" }).waitFor({ timeout: 40_000 });
   assert.ok(offsets.slice(2).every((offset) => offset >= 16 << 20), `${offsets}`);
   assert.ok(readFileSync(join(mounted, "large.bin")).equals(readFileSync(join(files, "large.bin"))));
+  await context.close();
+});
+
+test("a larger piece that a proxy refuses is sent in smaller ones", async () => {
+  const context = await browser.newContext({ storageState: state, locale: "en-US" });
+  const page = await context.newPage();
+  // Each piece comes quickly, on a busy machine too, so that the next one is larger.
+  await page.addInitScript(() => {
+    const now = performance.now.bind(performance);
+    performance.now = () => now() / 100;
+  });
+  const offsets = [];
+  await page.route("**/api/v1/folders/*/uploads/*", (route) => {
+    const request = route.request();
+    if (request.method() !== "PATCH") return route.continue();
+    offsets.push(Number(request.headers()["upload-offset"]) >> 20);
+    if (offsets.length !== 2) return route.continue();
+    return route.fulfill({ status: 413, contentType: "text/html", body: "<h1>413 Request Entity Too Large</h1>" });
+  });
+  await page.goto(place);
+  await page.setInputFiles("#files", join(files, "proxied.bin"));
+  await page.click("#upload button:has-text('Upload')");
+  await page.locator("td a.nm", { hasText: "proxied.bin" }).waitFor({ timeout: 40_000 });
+  assert.deepEqual(offsets, [0, 16, 16, 32]);
+  assert.ok(readFileSync(join(mounted, "proxied.bin")).equals(readFileSync(join(files, "proxied.bin"))));
   await context.close();
 });
 

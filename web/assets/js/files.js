@@ -4,7 +4,11 @@
 
 import { Refused, TUS, base64, human, wait } from "./upload.js";
 
+// The first piece of a file, and the largest that follows one which came quickly: each is on disk before its answer, so that
+// larger ones wait less often. A larger one that fails is not tried again: a proxy may refuse what is as long.
 const PIECE = 16 * 1024 * 1024;
+const MOST = 64 * 1024 * 1024;
+const QUICK = 2000;
 const AT_ONCE = 3;
 const SHOWN = 20;
 // A speed is that of the last seconds: longer, and a change shows late; shorter, and the number jumps.
@@ -64,6 +68,8 @@ export function attach(form) {
     const again = method === "PATCH" ? [408, 409, 423, 429, 460] : [408, 423, 429];
     // What came stays until there is room for the rest.
     const stays = problem.code === "quota.exceeded";
+    // A proxy's answer: ours has a code.
+    if (method === "PATCH" && status === 413 && !problem.code) return Object.assign(new Refused(text), { isTooLong: true });
     const final = status >= 400 && status < 500 && !again.includes(status);
     return final || stays ? Object.assign(new Refused(text), { stays }) : new Error(text);
   };
@@ -160,6 +166,8 @@ export function attach(form) {
     const { file } = one;
     const upload = await begin(one);
     let failures = 0;
+    let size = PIECE;
+    let most = MOST;
     row.request = () => upload.request?.abort();
     const tell = (ahead = 0) => {
       one.offset = Math.min(file.size, upload.offset + ahead);
@@ -181,10 +189,18 @@ export function attach(form) {
         continue;
       }
       try {
-        const piece = file.slice(upload.offset, upload.offset + PIECE);
+        const piece = file.slice(upload.offset, upload.offset + size);
+        const from = performance.now();
         upload.offset = await patch(upload, piece, tell);
         failures = 0;
+        if (performance.now() - from < QUICK) size = Math.min(most, size * 2);
       } catch (fault) {
+        const isLarger = size > PIECE && !row.held;
+        if (isLarger) [most, size] = [size / 2, PIECE];
+        if (isLarger && fault.isTooLong) {
+          await look(upload, fault.message);
+          continue;
+        }
         if (fault instanceof Refused && !fault.stays) localStorage.removeItem(upload.key);
         if (fault instanceof Refused) throw fault;
         if (row.held) continue;
