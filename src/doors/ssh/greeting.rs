@@ -26,7 +26,7 @@ const KNOWN: &[u8] = b"SSH-2.0-OpenSSH_";
 const QUICK: &str = "aes256-gcm@openssh.com";
 /// How long the client may take to say what it offers. Longer: one that waits for us begins later. Shorter: a client far
 /// away gets the slower cipher.
-const PATIENCE: Duration = Duration::from_millis(500);
+const HELLO_TIMEOUT: Duration = Duration::from_millis(500);
 /// Bytes that are heard ahead: a line and the largest packet that RFC 4253 asks for. Higher: strangers hold more memory.
 /// Lower: a client with long lists gets the slower cipher.
 const MAX_HEARD: usize = 255 + 35_000;
@@ -93,7 +93,7 @@ where
     let mut offers = false;
     if asks {
         // Who is late is heard by the protocol.
-        let told = timeout(PATIENCE, hear(&mut stream, &mut heard)).await;
+        let told = timeout(HELLO_TIMEOUT, hear(&mut stream, &mut heard)).await;
         offers = told.unwrap_or(Ok(false))?;
     }
     let greeted = GreetedStream {

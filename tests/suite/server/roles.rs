@@ -158,6 +158,7 @@ fn body(route: &DocumentedRoute) -> String {
         Some("NewBreakGlass") => json!({"reason": "The disk is nearly full."}).to_string(),
         Some("SignUpApproval") => "{}".to_owned(),
         Some("NewSignUpRule") => json!({"addresses": "@lab.example"}).to_string(),
+        Some("FolderDetachment") => json!({"sessions": ["no-such-session"]}).to_string(),
         Some("FolderHandOver") => json!({"to": "jae"}).to_string(),
         Some("NewHolidays") => json!({"list": "2026-12-25 Christmas"}).to_string(),
         Some("BrandingPatch") => json!({"hue": 3}).to_string(),

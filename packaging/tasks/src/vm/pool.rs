@@ -1,7 +1,7 @@
 //! Scenario: writes into a folder that lies in the pool, in turns with the same writes on the disk that the pool itself lies on.
 //! Both meet the same kernel and the same load, so that their ratio is a figure where either one alone is none.
 //!
-//! Promise (Data): sequential writes reach 0.9 of what the disk takes without the pool, and synced ones all of it.
+//! Sequential writes are to reach 0.9 of what the disk takes without the pool, and synced ones all of it.
 
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};
