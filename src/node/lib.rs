@@ -39,6 +39,7 @@ pub mod machine;
 mod measure;
 mod network;
 pub mod program;
+pub mod program_memory;
 mod reconciler;
 mod record;
 pub mod relay;

@@ -147,7 +147,11 @@ fn supervise(directory: &Path, server: UnixStream) {
         }
     };
     match shim.begin() {
-        Ok(()) => shim.watch(),
+        Ok(()) => {
+            // What made the container is not needed to watch it.
+            crate::program_memory::give_back();
+            shim.watch();
+        }
         Err(error) => {
             let reason =
                 journal::with_first_fault(&shim.launch.log_directory, before, chain(&*error));

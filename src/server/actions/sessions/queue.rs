@@ -111,7 +111,7 @@ pub async fn queue(
     };
     let (caller, now) = (caller.clone(), server.clock().now());
     let snapshot = server.snapshot().await?;
-    on_a_thread(move || {
+    read_of_queue(is_short(&snapshot), move || {
         let reach = reach(&caller.subject, Permission::SessionsRead);
         let queue = snapshot.queue(now);
         let waiting = queue.order.iter().map(|at| &snapshot.world.sessions[*at]);
@@ -152,7 +152,7 @@ pub async fn queue_table(
     allowed(caller, Permission::SessionsRead)?;
     let (caller, now) = (caller.clone(), server.clock().now());
     let snapshot = server.snapshot().await?;
-    on_a_thread(move || {
+    read_of_queue(is_short(&snapshot), move || {
         let reach = reach(&caller.subject, Permission::SessionsRead);
         let queue = snapshot.queue(now);
         let session = |at: usize| &snapshot.world.sessions[at];
@@ -294,7 +294,7 @@ pub async fn next_in_place(
     allowed(caller, Permission::SessionsRead)?;
     let (caller, now) = (caller.clone(), server.clock().now());
     let snapshot = server.snapshot().await?;
-    on_a_thread(move || {
+    read_of_queue(is_short(&snapshot), move || {
         let sessions = snapshot.world.sessions.iter();
         let kept: Vec<Session> = sessions
             .filter(|session| !ending.contains(&session.id))
@@ -321,9 +321,21 @@ pub async fn next_in_place(
     .await
 }
 
-async fn on_a_thread<T: Send + 'static>(
+/// Live sessions up to which a read of the queue is not worth another thread, which costs as much as the read. Higher: a
+/// thread that answers is held longer.
+const FEW_LIVE: usize = 64;
+
+fn is_short(snapshot: &Snapshot) -> bool {
+    snapshot.world.sessions.len() <= FEW_LIVE
+}
+
+async fn read_of_queue<T: Send + 'static>(
+    is_short: bool,
     read: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {
+    if is_short {
+        return Ok(read());
+    }
     // Explaining a long queue takes long for a thread that answers.
     let read = tokio::task::spawn_blocking(read).await;
     read.map_err(|ended| ServerFault::new("show the queue", ended).into())
