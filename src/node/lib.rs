@@ -39,7 +39,6 @@ pub mod machine;
 mod measure;
 mod network;
 pub mod program;
-pub mod program_memory;
 mod reconciler;
 mod record;
 pub mod relay;

@@ -76,6 +76,7 @@ mod own_folders;
 mod proc_files;
 mod process_limits;
 mod processes;
+pub mod program_memory;
 mod programs;
 mod rootfs;
 pub mod run_directory;

@@ -149,7 +149,7 @@ fn supervise(directory: &Path, server: UnixStream) {
     match shim.begin() {
         Ok(()) => {
             // What made the container is not needed to watch it.
-            crate::program_memory::give_back();
+            super::program_memory::give_back();
             shim.watch();
         }
         Err(error) => {

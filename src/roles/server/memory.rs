@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use node::program_memory;
+use node::runtime::program_memory;
 use server::Server;
 use tokio::sync::watch;
 

@@ -152,9 +152,15 @@ fn expected(caller: Caller, route: &DocumentedRoute) -> Option<Came> {
                 Administrator,
             ],
         ),
-        // So is sharing it and giving it away; administrators see its shares and take them back.
+        // So is sharing it, giving it away and taking it out of sessions; administrators see its shares and take them back.
         Permission::SessionsWrite
-            if ["shareFolder", "offerFolder", "withdrawFolder"].contains(&route.operation) =>
+            if [
+                "shareFolder",
+                "offerFolder",
+                "withdrawFolder",
+                "detachFolder",
+            ]
+            .contains(&route.operation) =>
         {
             among(
                 caller,
