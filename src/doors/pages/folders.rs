@@ -425,6 +425,34 @@ async fn create(
     }
 }
 
+/// Title, explanation and button of a question about a folder.
+type QuestionWords = (String, &'static str, &'static str);
+
+/// Asks before an act on a folder that takes it away.
+async fn question(
+    console: &PagesContext,
+    visit: &RequestContext,
+    caller: &Caller,
+    (id, act): (&str, &str),
+    words: impl FnOnce(Text, &str) -> QuestionWords,
+) -> Response {
+    let folder = match folders::get(&console.server, caller, id).await {
+        Ok(folder) => folder,
+        Err(failure) => return failed(console, visit, caller, &failure),
+    };
+    let (title, lead, go) = words(visit.text, folder.name.as_str());
+    let frame = layout(console, visit, caller, Nav::Folders);
+    let mut page = DialogPage::titled(frame, PATH.to_owned(), title, lead);
+    page.form = Some(DialogForm {
+        action: format!("{PATH}/{}/{act}", folder.id),
+        fields: Vec::new(),
+        icon: "trash-2",
+        go: go.to_owned(),
+        force: None,
+    });
+    dialog::answer(console, visit, Nav::Folders, page)
+}
+
 /// `GET /folders/{id}/trash`: what would become of it.
 async fn ask(
     State(console): State<PagesContext>,
@@ -432,22 +460,11 @@ async fn ask(
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
 ) -> Response {
-    let t = visit.text;
-    let folder = match folders::get(&console.server, &caller, &id).await {
-        Ok(folder) => folder,
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
-    };
-    let title = t.folders_trash_title(folder.name.as_str());
-    let frame = layout(&console, &visit, &caller, Nav::Folders);
-    let mut page = DialogPage::titled(frame, PATH.to_owned(), title, t.folders_trash_lead());
-    page.form = Some(DialogForm {
-        action: format!("{PATH}/{}/trash", folder.id),
-        fields: Vec::new(),
-        icon: "trash-2",
-        go: t.folders_trash().to_owned(),
-        force: None,
-    });
-    dialog::answer(&console, &visit, Nav::Folders, page)
+    question(&console, &visit, &caller, (&id, "trash"), |t, name| {
+        let title = t.folders_trash_title(name);
+        (title, t.folders_trash_lead(), t.folders_trash())
+    })
+    .await
 }
 
 async fn trash(
@@ -469,22 +486,11 @@ async fn ask_purge(
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
 ) -> Response {
-    let t = visit.text;
-    let folder = match folders::get(&console.server, &caller, &id).await {
-        Ok(folder) => folder,
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
-    };
-    let title = t.folders_purge_title(folder.name.as_str());
-    let frame = layout(&console, &visit, &caller, Nav::Folders);
-    let mut page = DialogPage::titled(frame, PATH.to_owned(), title, t.folders_purge_lead());
-    page.form = Some(DialogForm {
-        action: format!("{PATH}/{}/purge", folder.id),
-        fields: Vec::new(),
-        icon: "trash-2",
-        go: t.folders_purge().to_owned(),
-        force: None,
-    });
-    dialog::answer(&console, &visit, Nav::Folders, page)
+    question(&console, &visit, &caller, (&id, "purge"), |t, name| {
+        let title = t.folders_purge_title(name);
+        (title, t.folders_purge_lead(), t.folders_purge())
+    })
+    .await
 }
 
 async fn purge(
