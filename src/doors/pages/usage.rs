@@ -235,12 +235,12 @@ fn columns(t: Text, by: UsageGrouping, several: bool) -> Vec<TableColumn> {
     }
     columns.push(TableColumn::new("gpu", t.history_gpu_hours()).class("u below"));
     if by == UsageGrouping::User {
-        columns.push(TableColumn::new("busy", t.usage_busy()).class("num"));
+        columns.push(TableColumn::new("busy", t.usage_busy()).class("num below"));
     }
     columns.extend([
-        TableColumn::new("cpu", t.history_core_hours()).class("num"),
+        TableColumn::new("cpu", t.history_core_hours()).class("num below"),
         TableColumn::new("memory", t.usage_memory_hours()).class("num wide"),
-        TableColumn::new("starts", t.nav_sessions()).class("num"),
+        TableColumn::new("starts", t.nav_sessions()).class("num below"),
         TableColumn::new("wait", t.usage_wait()).class("num wide"),
     ]);
     columns

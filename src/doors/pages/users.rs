@@ -230,7 +230,7 @@ fn columns(t: Text) -> Vec<TableColumn> {
         TableColumn::new("role", t.users_role()).sorted_by("role"),
         TableColumn::new("signed_in", t.users_signed_in())
             .sorted_by("signed_in_at")
-            .class("num wide"),
+            .class("num"),
         TableColumn::new("expires", t.users_expires())
             .class("wide")
             .display(ColumnDisplay::Hidden),
@@ -245,7 +245,7 @@ fn columns(t: Text) -> Vec<TableColumn> {
             .display(ColumnDisplay::Hidden),
         TableColumn::new("created", t.users_created())
             .sorted_by("-created_at")
-            .class("num"),
+            .class("num wide"),
     ]
 }
 
