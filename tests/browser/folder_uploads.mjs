@@ -64,7 +64,8 @@ test("an upload says how fast it is and what is left, waits, and goes on where i
     const request = route.request();
     if (request.method() !== "PATCH") return route.continue();
     offsets.push(Number(request.headers()["upload-offset"]));
-    await new Promise((done) => setTimeout(done, 1200));
+    // So long that no larger piece follows.
+    await new Promise((done) => setTimeout(done, 2200));
     // One that its user paused is there no more.
     return route.continue().catch(() => {});
   });
