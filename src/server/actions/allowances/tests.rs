@@ -406,7 +406,7 @@ async fn a_user_asks_for_more_and_is_answered() {
         (request.user.as_str(), request.reason.as_str()),
         ("mina", "paper deadline")
     );
-    assert_eq!(asks().await, [request.clone()]);
+    assert_eq!(asks().await, std::slice::from_ref(&request));
     assert_eq!(requests::own(&server, &mina).await.unwrap(), request);
     let told = notices::list(&server, &boss).await.unwrap();
     assert_eq!(told[0].about, NoticeKind::LimitsAsked(1));
