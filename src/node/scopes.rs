@@ -39,7 +39,7 @@ pub(crate) struct NodeScopes {
     known: Mutex<BTreeMap<ScopePlace, Arc<Mutex<KeptScope>>>>,
     /// The number that a scope was given last, where the disk or the pool counts by numbers.
     newest: Mutex<Option<u32>>,
-    pool: FolderPool,
+    pool: Arc<FolderPool>,
     /// Held while a session is given a disk in the pool, and once what an earlier server left of such is thrown away.
     scratches: Mutex<bool>,
     /// Once what an earlier server left mounted is known.
@@ -61,7 +61,7 @@ impl NodeScopes {
     /// The scopes below a data directory. Looks at nothing yet.
     pub(crate) fn of(data: PathBuf, clock: Clock) -> Self {
         Self {
-            pool: FolderPool::of(&data),
+            pool: Arc::new(FolderPool::of(&data)),
             scratches: Mutex::default(),
             data,
             clock,
@@ -78,7 +78,8 @@ impl NodeScopes {
         self.pool.set(setting);
     }
 
-    /// Has all of a pool set aside, and grows one that is short of room. Costs three looks where it is not.
+    /// Has all of a pool set aside, grows one that is short of room, and begins to write what was never written of it. Costs three
+    /// looks where it is not.
     pub(crate) fn tend_pool(&self) {
         let is_open = !self.is_closed.load(Ordering::Acquire);
         if !is_open || !self.pool.exists().unwrap_or(false) {
@@ -98,6 +99,7 @@ impl NodeScopes {
         if let Err(error) = grown {
             tracing::warn!(%error, "the pool cannot grow");
         }
+        self.pool.begin_first_writes();
     }
 
     /// Gives a session a disk of its own in the pool, mounted on its directory, which is there and empty. False, and nothing done,

@@ -8,7 +8,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use rules::storage::{DiskRoom, MIN_POOL, PoolSetting, PoolUse, first_pool, named_pool};
@@ -18,6 +20,10 @@ use store::quota::pool::PoolPlace;
 
 use super::loop_device::{LoopDevice, attach};
 use super::project;
+
+pub(super) mod first_writes;
+
+use first_writes::{FirstWrites, FirstWritesEnd};
 
 /// Requests of `linux/xfs_fs.h`.
 const GET_GEOMETRY: libc::Ioctl = 0x8070_5864u32 as libc::Ioctl;
@@ -77,6 +83,12 @@ pub(super) struct FolderPool {
     /// Held while what was taken out of it is removed: a number that one thread sets free is not held to nothing by another,
     /// behind the session that has it next.
     clearing: Mutex<()>,
+    /// Blocks may have been set aside to which nothing was written yet.
+    is_fresh: AtomicBool,
+    /// A thread writes to them.
+    is_writing: AtomicBool,
+    /// The server leaves.
+    is_leaving: AtomicBool,
 }
 
 impl FolderPool {
@@ -88,6 +100,9 @@ impl FolderPool {
             setting: OnceLock::new(),
             changing: Mutex::new(false),
             clearing: Mutex::new(()),
+            is_fresh: AtomicBool::new(true),
+            is_writing: AtomicBool::new(false),
+            is_leaving: AtomicBool::new(false),
         }
     }
 
@@ -159,7 +174,7 @@ impl FolderPool {
         // What an earlier try left, whose process was killed.
         clear()?;
         let tried = trial.write(MIN_POOL, false).and_then(|()| {
-            mount_at(&trial)?;
+            mount_at(&trial, OPTIONS)?;
             let root = File::open(trial.files())?;
             let own = trial.files().join("own");
             fs::create_dir(&own)?;
@@ -214,7 +229,7 @@ impl FolderPool {
             }
         }
         self.place.make()?;
-        mount_at(&self.place)?;
+        mount_at(&self.place, OPTIONS)?;
         let root = match File::open(self.place.files()) {
             Ok(root) => root,
             Err(error) => {
@@ -255,6 +270,7 @@ impl FolderPool {
         let root = self.open()?;
         let _changing = self.changing();
         self.place.lengthen(size)?;
+        self.is_fresh.store(true, Ordering::Release);
         self.fill(&root)
     }
 
@@ -262,9 +278,57 @@ impl FolderPool {
     pub(super) fn keep_whole(&self) -> io::Result<()> {
         let _changing = self.changing();
         if self.place.keep_whole()? {
+            self.is_fresh.store(true, Ordering::Release);
             tracing::info!("blocks of the pool that a trim gave back are set aside again");
         }
         Ok(())
+    }
+
+    /// Has a thread write once to what is free and was only set aside. Nothing where one does, and where nothing was set aside
+    /// since the last. What is to be written is read of the file each time, so that the next server goes on.
+    pub(super) fn begin_first_writes(self: &Arc<Self>) {
+        let is_fresh = self.is_fresh.load(Ordering::Acquire);
+        if !is_fresh || self.is_writing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let pool = Arc::clone(self);
+        let begun = std::thread::Builder::new()
+            .name("pool-write".to_owned())
+            .spawn(move || {
+                first_writes::give_way();
+                // Before it looks: what is set aside meanwhile is for the next one.
+                pool.is_fresh.store(false, Ordering::Release);
+                let began = Instant::now();
+                match pool.write_first(true) {
+                    Ok((FirstWritesEnd::Done, Bytes::ZERO)) => {}
+                    Ok((FirstWritesEnd::Done, written)) => {
+                        let seconds = began.elapsed().as_secs();
+                        tracing::info!(%written, seconds, "what was free of the pool was written once");
+                    }
+                    Ok((end, written)) => {
+                        pool.is_fresh.store(true, Ordering::Release);
+                        tracing::debug!(?end, %written, "a part of the pool was written once");
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "the pool stays as slow as it is where nothing was written yet");
+                    }
+                }
+                pool.is_writing.store(false, Ordering::Release);
+            });
+        if let Err(error) = begun {
+            self.is_writing.store(false, Ordering::Release);
+            tracing::debug!(%error, "no thread for the first writes of the pool");
+        }
+    }
+
+    /// Writes once to what is free and was only set aside; says what was written. `is_polite`: as `FirstWrites` has it.
+    pub(super) fn write_first(&self, is_polite: bool) -> io::Result<(FirstWritesEnd, Bytes)> {
+        let root = self.open()?;
+        let groups = geometry(&root)?.groups;
+        let image = self.place.image();
+        let mut writes = FirstWrites::of(&root, &image, &self.is_leaving, is_polite)?;
+        let end = writes.run(groups)?;
+        Ok((end, Bytes(writes.written)))
     }
 
     /// How large it is, and what is free. `promised`: what the caller knows.
@@ -411,6 +475,7 @@ impl FolderPool {
     /// Takes it out of this namespace, at once where something still looks into it. Sessions that mount folders of it keep what
     /// they have.
     pub(super) fn close(&self) -> io::Result<()> {
+        self.is_leaving.store(true, Ordering::Release);
         let mut is_closed = self.changing();
         *is_closed = true;
         if matches!(is_mounted(&self.place), Ok(false)) {
@@ -491,12 +556,12 @@ pub(super) fn free(place: &PoolPlace) -> io::Result<Option<Bytes>> {
     Ok(Some(Bytes(found.f_bfree.saturating_mul(found.f_frsize))))
 }
 
-fn mount_at(place: &PoolPlace) -> io::Result<()> {
+fn mount_at(place: &PoolPlace, options: &str) -> io::Result<()> {
     let device = attach(&place.image())?;
     let files = place.files();
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     let source = Some(&device.path);
-    mount(source, &files, Some("xfs"), flags, Some(OPTIONS))?;
+    mount(source, &files, Some("xfs"), flags, Some(options))?;
     fs::set_permissions(&files, Permissions::from_mode(0o700))
 }
 

@@ -67,7 +67,8 @@ pub(super) fn measure(native: &Path, pooled: &Path) -> Result<(), Failure> {
         work.write(&noise[..BLOCKS * BLOCK])?;
         work.sync()?;
     }
-    // Streams come last: what they leave free has been written to, and new files are to lie where nothing was yet.
+    // Streams come last: what they leave free on the disk itself has been written to, and new files are to lie where nothing was
+    // yet. In the pool nothing lies there either, but zeros.
     in_turns(native, pooled, &mut all.new, &mut |place, round| {
         synced(&place.join(format!("new-{round}")), &noise, false)
     })?;

@@ -43,6 +43,16 @@ for place in "$pooled" "$native"; do stat --file-system --format='    %T at %n' 
 cp /mnt/tasks/tasks /usr/local/sbin/bed-guest
 sync
 
+step "what is free of the pool is written once"
+written() { journalctl --no-pager --boot --unit=fardel.service | grep -q 'what was free of the pool was written once'; }
+# It begins within a minute of the server, and leaves the disk to others.
+until written; do
+    [ "$SECONDS" -lt 600 ] || fail "the pool was not written once within ten minutes"
+    sleep 1
+done
+filefrag -v /var/lib/fardel/folders/.pool/pool.xfs >/run/bed/extents 2>/dev/null &&
+    awk '{ gsub(":", "") } NR > 3 && $6 ~ /^[0-9]+$/ { all += $6; if (/unwritten/) left += $6 } END { printf "    %.1f %% was never written\n", 100 * left / all }' /run/bed/extents
+
 step "writes"
 bed-guest vm guest pool "$native" "$pooled" || fail "the writes"
 grep -q mine "$pooled/mark" || fail "the session's own file"

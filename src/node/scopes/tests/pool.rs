@@ -4,6 +4,7 @@ use rules::storage::{MIN_POOL, StorageLevel, level};
 use store::quota::pool::PoolPlace;
 
 use super::*;
+use crate::scopes::pool::first_writes::FirstWritesEnd;
 
 /// A machine with a small pool; everything is unmounted when this goes.
 struct PoolGround {
@@ -332,6 +333,37 @@ fn a_full_pool_is_told_apart_from_a_full_scope() {
         .grow_pool(Bytes::mib(768))
         .expect("the disk has room");
     assert_eq!(upload(), None, "there is room");
+}
+
+/// Zeros that go to what is free are nobody's use.
+#[test]
+fn an_owner_fills_all_of_a_limit_while_the_pool_is_written_once() {
+    const NAME: &str = "an_owner_fills_all_of_a_limit_while_the_pool_is_written_once";
+    let Some(ground) = PoolGround::lay(NAME) else {
+        return;
+    };
+    let kim = ground.scope(KIM);
+    let _kim = ground.scopes.enter(&kim, Some(LIMIT)).expect("made");
+    let before = ground.room();
+    let written = std::thread::scope(|threads| {
+        let writes = threads.spawn(|| ground.scopes.pool.write_first(false));
+        let written = fill(&kim.files().join("all"));
+        let (end, _) = writes.join().expect("no panic").expect("written");
+        assert_eq!(end, FirstWritesEnd::Done);
+        written
+    });
+    assert!(
+        (LIMIT.0 - (64 << 10)..=LIMIT.0).contains(&written),
+        "{written}"
+    );
+    let taken = ground.scopes.measure(&kim).expect("seen").expect("known");
+    assert!((written..=LIMIT.0).contains(&taken.used.0), "{taken:?}");
+    // What it held is free again, a moment later.
+    let until = Instant::now() + Duration::from_secs(30);
+    while ground.room().used.0 > before.used.0 + LIMIT.0 + (2 << 20) {
+        assert!(Instant::now() < until, "{:?} {before:?}", ground.room());
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[test]
