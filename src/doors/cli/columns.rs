@@ -560,6 +560,10 @@ pub(super) const LIMIT_REQUESTS: &[Column<LimitRequestView>] = &[
     column("LIMITS", 0, |r, _| {
         dash(&PolicyLimits::from(r.limits).told())
     }),
+    column("ACCOUNT", 1, |r, _| {
+        let state = if r.suspended { "suspended" } else { "active" };
+        state.to_owned()
+    }),
     column("DAYS", 1, |r, _| r.days.to_string()),
     column("REASON", 1, |r, _| dash(&r.reason)),
     column("ASKED", 2, |r, v| v.since(r.asked_at)),

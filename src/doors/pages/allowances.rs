@@ -76,6 +76,7 @@ pub struct AllowancesPage {
 /// What one user asks for.
 pub struct AskedLimitRow {
     pub user: String,
+    pub suspended: bool,
     pub limits: String,
     /// For how long, why and since when.
     pub facts: String,
@@ -415,6 +416,7 @@ fn request_row(visit: &RequestContext, asked: &LimitRequestView, now: Timestamp)
     let days = visit.text.allowances_for_days(u64::from(asked.days));
     AskedLimitRow {
         user: asked.user.clone(),
+        suspended: asked.suspended,
         limits: told_limits(visit, asked.limits),
         facts: format!(
             "{days} · {} · {}",
