@@ -1131,6 +1131,7 @@ pub(super) const ROSTERS: &[Column<RosterView>] = &[
     column("CREATED", 1, |r, _| r.creates.to_string()),
     column("JOINED", 1, |r, _| r.joins.to_string()),
     column("CHANGED", 1, |r, _| r.changes.to_string()),
+    column("SUSPENDED", 1, |r, _| r.suspended.to_string()),
     column("UNDONE", 1, |r, _| maybe(r.undone_at)),
 ];
 

@@ -17,6 +17,7 @@ use rules::tenancy::TenantState;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
+use server::actions::users::Suspension;
 use server::actions::{rosters, tenancy};
 
 use super::authentication::PageCaller;
@@ -118,8 +119,12 @@ pub struct PastRoster {
     pub facts: String,
     /// When it was undone; empty: it can be.
     pub undone: String,
-    /// It made accounts, and the reader may suspend users.
+    /// How many accounts of it are suspended, in words; empty for none.
+    pub suspended: String,
+    /// Accounts that it made are active, and the reader may suspend users.
     pub may_suspend: bool,
+    /// Accounts that it made are suspended, and the reader may admit them again.
+    pub may_restore: bool,
 }
 
 pub(super) fn router() -> Router<PagesContext> {
@@ -133,6 +138,7 @@ pub(super) fn router() -> Router<PagesContext> {
             "/users/import/{id}/suspend",
             get(ask_suspension).post(suspend),
         )
+        .route("/users/import/{id}/restore", post(restore))
 }
 
 async fn show(
@@ -197,6 +203,7 @@ async fn asked_project(
 
 fn past_roster(visit: &RequestContext, caller: &Caller, roster: &RosterView) -> PastRoster {
     let t = visit.text;
+    let may_change = roster.undone_at.is_none() && caller.subject.can(Permission::UsersWrite);
     PastRoster {
         id: roster.id.to_string(),
         when: visit.clock.date(roster.applied_at),
@@ -204,9 +211,12 @@ fn past_roster(visit: &RequestContext, caller: &Caller, roster: &RosterView) -> 
         undone: roster
             .undone_at
             .map_or_else(String::new, |at| t.rosters_undone(visit.clock.date(at))),
-        may_suspend: roster.undone_at.is_none()
-            && roster.creates > 0
-            && caller.subject.can(Permission::UsersWrite),
+        suspended: match roster.suspended {
+            0 => String::new(),
+            n => t.rosters_suspended(u64::from(n)),
+        },
+        may_suspend: may_change && roster.active > 0,
+        may_restore: may_change && roster.suspended > 0,
     }
 }
 
@@ -540,6 +550,19 @@ async fn suspend(
     }
 }
 
+/// `POST /users/import/{id}/restore`: its users may sign in again.
+async fn restore(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match rosters::suspend(&console.server, &caller, &id, Suspension::Lifted).await {
+        Ok(done) => responses::see_with(PATH, "roster-restored", &done.users.to_string()),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
 async fn undo(
     State(console): State<PagesContext>,
     visit: RequestContext,
@@ -593,6 +616,8 @@ mod tests {
             actor: "boss".into(),
             applied_at: Timestamp::default(),
             undone_at: None,
+            active: creates,
+            suspended: 0,
         };
         for (of, told) in [
             (roster(2, 0, 1), "2 new accounts, 1 changed"),

@@ -3185,7 +3185,9 @@ fn roster(
         id: "0199f0a3-6c1e-7d40".into(),
         when: "14:22".into(),
         facts: t.rosters_facts("mina", t.rosters_new_accounts(79)),
+        suspended: t.rosters_suspended(2),
         may_suspend: undone.is_empty(),
+        may_restore: undone.is_empty(),
         undone,
     };
     rosters::RosterPage {
