@@ -133,7 +133,7 @@ pub(super) fn router() -> Router<PagesContext> {
         .route("/users/import", get(show).post(plan).layer(large()))
         .route("/users/import/apply", post(apply).layer(large()))
         .route("/users/import/{id}", get(applied))
-        .route("/users/import/{id}/undo", get(ask).post(undo))
+        .route("/users/import/{id}/undo", get(ask_undo).post(undo))
         .route(
             "/users/import/{id}/suspend",
             get(ask_suspension).post(suspend),
@@ -472,43 +472,51 @@ fn shown_slips(visit: &RequestContext, roster: &RosterView, slips: Vec<RosterSli
     }
 }
 
-/// What is asked about a roster that was applied: its time and what it did stand in the question.
-async fn about(
+/// A question about a roster that was applied. `asks` gives its title, its sentence, and what is sent.
+async fn ask(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
     id: &str,
-) -> Result<PastRoster, Failure> {
-    let past = rosters::list(&console.server, caller).await?;
-    let found = past.iter().find(|one| one.id.to_string() == id);
-    let roster = found.ok_or_else(refusals::roster_not_found)?;
-    Ok(past_roster(visit, caller, roster))
+    asks: impl FnOnce(&PastRoster) -> (String, &'static str, Option<DialogForm>),
+) -> Response {
+    let past = match rosters::list(&console.server, caller).await {
+        Ok(past) => past,
+        Err(failure) => return failed(console, visit, caller, &failure),
+    };
+    let Some(roster) = past.iter().find(|one| one.id.to_string() == id) else {
+        let refusal = refusals::roster_not_found();
+        return failed(console, visit, caller, &refusal.into());
+    };
+    let shown = past_roster(visit, caller, roster);
+    let (title, lead, form) = asks(&shown);
+    let mut page = question(console, visit, caller, title, lead);
+    page.items = vec![shown.facts];
+    page.form = form;
+    page.back = PATH.to_owned();
+    dialog::answer(console, visit, Nav::Users, page)
 }
 
 /// `GET /users/import/{id}/undo`: what undoing means, and the button.
-async fn ask(
+async fn ask_undo(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
 ) -> Response {
     let t = visit.text;
-    let shown = match about(&console, &visit, &caller, &id).await {
-        Ok(shown) => shown,
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
-    };
-    let title = t.rosters_undo_title(shown.when);
-    let mut page = question(&console, &visit, &caller, title, t.rosters_undo_lead());
-    page.items = vec![shown.facts];
-    page.form = Some(DialogForm {
-        action: format!("{PATH}/{id}/undo"),
-        fields: Vec::new(),
-        icon: "rotate-ccw",
-        go: t.rosters_undo().to_owned(),
-        force: None,
-    });
-    page.back = PATH.to_owned();
-    dialog::answer(&console, &visit, Nav::Users, page)
+    ask(&console, &visit, &caller, &id, |shown| {
+        let form = DialogForm {
+            action: format!("{PATH}/{id}/undo"),
+            fields: Vec::new(),
+            icon: "rotate-ccw",
+            go: t.rosters_undo().to_owned(),
+            force: None,
+        };
+        let title = t.rosters_undo_title(shown.when.as_str());
+        (title, t.rosters_undo_lead(), Some(form))
+    })
+    .await
 }
 
 /// `GET /users/import/{id}/suspend`: what ends for its users, and the buttons.
@@ -519,22 +527,18 @@ async fn ask_suspension(
     Path(id): Path<String>,
 ) -> Response {
     let t = visit.text;
-    let shown = match about(&console, &visit, &caller, &id).await {
-        Ok(shown) => shown,
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
-    };
-    let title = t.rosters_suspend_title(shown.when);
-    let mut page = question(&console, &visit, &caller, title, t.rosters_suspend_lead());
-    page.items = vec![shown.facts];
-    page.form = shown.may_suspend.then(|| DialogForm {
-        action: format!("{PATH}/{id}/suspend"),
-        fields: Vec::new(),
-        icon: "ban",
-        go: t.users_suspend().to_owned(),
-        force: Some(t.rosters_suspend_stop().to_owned()),
-    });
-    page.back = PATH.to_owned();
-    dialog::answer(&console, &visit, Nav::Users, page)
+    ask(&console, &visit, &caller, &id, |shown| {
+        let form = shown.may_suspend.then(|| DialogForm {
+            action: format!("{PATH}/{id}/suspend"),
+            fields: Vec::new(),
+            icon: "ban",
+            go: t.users_suspend().to_owned(),
+            force: Some(t.rosters_suspend_stop().to_owned()),
+        });
+        let title = t.rosters_suspend_title(shown.when.as_str());
+        (title, t.rosters_suspend_lead(), form)
+    })
+    .await
 }
 
 async fn suspend(
