@@ -128,9 +128,9 @@ test("a class of eighty: three faults are named, the mended file is applied and 
   // Somebody began, so it cannot be undone, and the page says who.
   await page.goto(`${house.origin}/users/import`);
   await page.click("a[href$='/undo']");
-  await page.locator("dialog.question[open] .pri").waitFor();
+  await page.locator("dialog.question[open] form .dan").waitFor();
   assert.deepEqual(await violations(page), []);
-  await page.click("dialog.question .pri");
+  await page.click("dialog.question form .dan");
   await page.locator("h1").first().waitFor();
   assert.match(await page.locator("body").innerText(), /student7/);
 
@@ -178,7 +178,7 @@ test("an import that nobody began is undone, also without script", async () => {
   assert.equal(users().length, before.length + 2);
   await page.goto(`${house.origin}/users/import`);
   await page.locator("a[href$='/undo']").first().click();
-  await page.click("form[action$='/undo'] .pri");
+  await page.click("form[action$='/undo'] .dan");
   assert.match(await page.locator("body").innerText(), /2 accounts are gone/);
   await page.locator("a[href*='/users/import/']").first().click();
   assert.match(await page.locator("main").innerText(), /Undone/);

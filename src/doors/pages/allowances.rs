@@ -542,6 +542,7 @@ async fn ask_end(
         fields: Vec::new(),
         icon: "x",
         go: t.allowances_end().to_owned(),
+        ends: true,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Policies, page)
@@ -595,6 +596,7 @@ async fn ask_decline(
         fields: Vec::new(),
         icon: "x",
         go: t.allowances_decline().to_owned(),
+        ends: false,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Policies, page)

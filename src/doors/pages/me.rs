@@ -635,6 +635,7 @@ async fn ask_revoke(
             fields: Vec::new(),
             icon: "trash-2",
             go: t.me_revoke().to_owned(),
+            ends: true,
             force: None,
         }),
         why: "",

@@ -511,6 +511,7 @@ async fn ask_undo(
             fields: Vec::new(),
             icon: "rotate-ccw",
             go: t.rosters_undo().to_owned(),
+            ends: true,
             force: None,
         };
         let title = t.rosters_undo_title(shown.when.as_str());
@@ -533,6 +534,7 @@ async fn ask_suspension(
             fields: Vec::new(),
             icon: "ban",
             go: t.users_suspend().to_owned(),
+            ends: true,
             force: Some(t.rosters_suspend_stop().to_owned()),
         });
         let title = t.rosters_suspend_title(shown.when.as_str());

@@ -2060,6 +2060,7 @@ fn dialog(t: Text, question: bool) -> DialogPage {
             fields: vec![("id", "x".into())],
             icon: "power",
             go: t.stop_graceful().into(),
+            ends: true,
             force: Some(t.stop_force().into()),
         }),
         why: match question {
