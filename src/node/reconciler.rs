@@ -19,7 +19,6 @@ use rules::reasons;
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
 use rules::session::SessionKind;
 use rules::start_up::{StartUp, StartUpFailure};
-use rules::storage::StorageEnforcement;
 use rules::units::Timestamp;
 use rules::volume::{MappedUser, VolumeState};
 use rules::workload::container::MAIN;
@@ -550,12 +549,7 @@ impl Reconciler {
     /// What a session is held to on the disk; None where it asks for no limit, and where this machine holds none.
     fn disk_bytes(&self, demand: &Demand) -> Option<u64> {
         let asked = demand.disk?;
-        // A disk that counts by itself holds folders without what the disk of a session is made with.
-        let is_held = match self.scopes.enforcement() {
-            StorageEnforcement::Pool => true,
-            other => other.is_enforced() && scopes::missing().is_empty(),
-        };
-        is_held.then_some(asked.0)
+        self.scopes.holds_sessions().then_some(asked.0)
     }
 
     /// Whether anything of a folder is on this machine: its directory, or the link to it. Costs one look.

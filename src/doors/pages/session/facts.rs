@@ -234,7 +234,13 @@ fn time_on_hold(events: &[EventView]) -> u64 {
     told
 }
 
-pub(super) fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec<(String, String)> {
+/// `disk_is_held`: the machine holds the session to its disk.
+pub(super) fn limits(
+    t: Text,
+    session: &SessionView,
+    policy: SharePolicy,
+    disk_is_held: bool,
+) -> Vec<(String, String)> {
     let given = session.resources;
     // Equal parts, as containers of one session have them, stand in one row.
     let mut grants: Vec<(String, usize)> = Vec::new();
@@ -288,7 +294,12 @@ pub(super) fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec
         all.push((t.where_sudo().to_owned(), granted));
     }
     if let Some(disk) = given.disk {
-        all.push((t.where_disk().to_owned(), components::size(disk.0)));
+        let size = components::size(disk.0);
+        let told = match disk_is_held {
+            true => size,
+            false => t.where_disk_not_held(size),
+        };
+        all.push((t.where_disk().to_owned(), told));
     }
     if let Some(seconds) = session.max_runtime_seconds.or(session.timeout_seconds) {
         all.push((
