@@ -293,14 +293,12 @@ pub(super) fn limits(
         let granted = t.where_sudo_granted().to_owned();
         all.push((t.where_sudo().to_owned(), granted));
     }
-    if let Some(disk) = given.disk {
-        let size = components::size(disk.0);
-        let told = match disk_is_held {
-            true => size,
-            false => t.where_disk_not_held(size),
-        };
-        all.push((t.where_disk().to_owned(), told));
-    }
+    let disk = match (given.disk, disk_is_held) {
+        (None, _) => t.common_unlimited().to_owned(),
+        (Some(disk), true) => components::size(disk.0),
+        (Some(disk), false) => t.where_disk_not_held(components::size(disk.0)),
+    };
+    all.push((t.where_disk().to_owned(), disk));
     if let Some(seconds) = session.max_runtime_seconds.or(session.timeout_seconds) {
         all.push((
             t.where_max_runtime().to_owned(),
@@ -458,7 +456,27 @@ pub(super) fn settings(
 
 #[cfg(test)]
 mod tests {
+    use rules::units::Bytes;
+
     use super::*;
+
+    #[test]
+    fn a_disk_is_told_with_whether_it_is_held() {
+        let t = Text::default();
+        let mut session = running(false);
+        let mut told = |disk: Option<u64>, is_held| {
+            session.resources.disk = disk.map(Bytes::gib);
+            let rows = limits(t, &session, SharePolicy::default(), is_held);
+            let row = rows.into_iter().find(|(name, _)| name == t.where_disk());
+            row.map(|(_, value)| value)
+        };
+        assert_eq!(told(Some(20), true).as_deref(), Some("20 GiB"));
+        assert_eq!(
+            told(Some(20), false).as_deref(),
+            Some("20 GiB, not enforced here")
+        );
+        assert_eq!(told(None, false).as_deref(), Some("no limit"));
+    }
 
     fn history(lines: &[(&str, i64)]) -> Vec<EventView> {
         let event = |(code, second): &(&str, i64)| EventView {

@@ -254,7 +254,7 @@ pub async fn usual_disk(server: &Server, caller: &Caller) -> Result<Option<Bytes
 }
 
 /// Gives a session without a disk the usual one, for each of its containers.
-fn hold_disk(spec: &mut session::SessionSpec, usual: Option<Bytes>) {
+pub(super) fn hold_disk(spec: &mut session::SessionSpec, usual: Option<Bytes>) {
     if let (None, Some(each)) = (spec.demand.disk, usual) {
         let all = each.0.saturating_mul(u64::from(spec.containers.max(1)));
         spec.demand.disk = Some(Bytes(all));

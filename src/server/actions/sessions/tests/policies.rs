@@ -469,6 +469,22 @@ async fn a_session_that_names_no_disk_has_the_usual_one_where_limits_are_held() 
     };
     let usual = one(&server, &kim, named("usual")).await.unwrap();
     assert_eq!(disk_of(usual), Some(Bytes::gib(3)));
+    // One of an older version has none before it starts again; then it is held as a new one is.
+    let old = one(&server, &kim, named("old")).await.unwrap();
+    let id = old.id;
+    server
+        .catalog()
+        .write_now(Lane::Requests, "take its disk away", move |rows| {
+            rows.change_session(id, None, "test", None, |session| {
+                session.spec.demand.disk = None;
+                true
+            })?;
+            Ok(())
+        })
+        .unwrap();
+    carry_out(&server, id, Some(0));
+    let again = restart(&server, &kim, "old").await.unwrap();
+    assert_eq!(disk_of(again), Some(Bytes::gib(3)));
     let two = LaunchRequest {
         containers: 2,
         ..named("two")
