@@ -687,6 +687,7 @@ pub(super) const FOLDER_SESSIONS: &[Column<FolderSessionView>] = &[
         word.to_owned()
     }),
     column("ALLOWED", 0, |r, _| r.allowed.to_string()),
+    column("STUCK", 1, |r, _| r.stuck.to_string()),
 ];
 
 pub(super) const FOLDER_INVITATIONS: &[Column<FolderInvitationView>] = &[

@@ -192,7 +192,8 @@ pub(super) fn facts(
         });
     }
     // Where they stand inside is what a user types first.
-    let there = session.mounts.iter().filter(|mount| !mount.detached);
+    let there = session.mounts.iter();
+    let there = there.filter(|mount| !mount.detached || mount.stuck);
     for mount in there.take(3) {
         all.push(IconFact {
             icon: "folder",
@@ -431,7 +432,9 @@ pub(super) fn settings(
         if mount.over_limit {
             told.push_str(&format!(" · {}", t.settings_mount_held()));
         }
-        if mount.detached {
+        if mount.stuck {
+            told.push_str(&format!(" · {}", t.settings_mount_stuck()));
+        } else if mount.detached {
             told.push_str(&format!(" · {}", t.settings_mount_detached()));
         }
         (t.settings_mount().to_owned(), told)

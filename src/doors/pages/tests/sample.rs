@@ -500,6 +500,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                     owner: "lee".into(),
                     access: t.folder_shares_rw(),
                     is_over: true,
+                    is_stuck: false,
                 })
                 .into_iter()
                 .collect(),
