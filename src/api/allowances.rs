@@ -61,6 +61,10 @@ pub struct NewAllowanceBody {
 pub struct LimitRequestView {
     /// Name of the user.
     pub user: String,
+    /// Whether the account is suspended. Such a request can be answered, but nobody waits for it.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub suspended: bool,
     /// What the limits should be raised to.
     pub limits: LimitsBody,
     /// For how many days.

@@ -468,4 +468,8 @@ pub struct FolderSessionView {
     pub access: MountAccess,
     /// False: its owner has no such right any more, and it does not start again with the folder.
     pub allowed: bool,
+    /// The folder was taken out of it and is still there: the machine could not unmount it yet, and tries again.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub stuck: bool,
 }

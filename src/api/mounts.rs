@@ -97,6 +97,9 @@ pub struct MountView {
     /// The folder's owner took it out of the session: nothing of it is there any more.
     #[serde(default)]
     pub detached: bool,
+    /// It was taken out and is still there: the machine could not unmount it yet, and tries again.
+    #[serde(default)]
+    pub stuck: bool,
 }
 
 impl std::fmt::Display for MountView {
@@ -112,6 +115,7 @@ impl std::fmt::Display for MountView {
             by_itself: self.by_itself,
             mapped: None,
             detached: self.detached,
+            stuck: Vec::new(),
         };
         std::fmt::Display::fmt(&mount, f)
     }
@@ -128,6 +132,7 @@ impl From<&FolderMount> for MountView {
             over_limit: mount.over_limit,
             by_itself: mount.by_itself,
             detached: mount.detached,
+            stuck: !mount.stuck.is_empty(),
         }
     }
 }

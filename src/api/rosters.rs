@@ -125,4 +125,12 @@ pub struct RosterView {
     pub creates: u32,
     pub joins: u32,
     pub changes: u32,
+    /// Accounts that it made and that are not suspended; removed ones count nowhere.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub active: u32,
+    /// Accounts that it made and that are suspended.
+    #[serde(default)]
+    #[schema(required = true)]
+    pub suspended: u32,
 }

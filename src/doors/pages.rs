@@ -579,6 +579,7 @@ fn notice(t: Text, path: &str) -> Option<String> {
         "member-removed" => t.projects_member_removed().to_owned(),
         "roster-undone" => t.rosters_undone_now(of.parse::<u64>().unwrap_or_default()),
         "roster-suspended" => t.rosters_suspended_now(of.parse::<u64>().unwrap_or_default()),
+        "roster-restored" => t.rosters_restored_now(of.parse::<u64>().unwrap_or_default()),
         "allowance-added" => t.allowances_added_now(of),
         "allowance-ended" => t.allowances_ended_now().to_owned(),
         "limit-asked" => t.allowances_asked_now().to_owned(),

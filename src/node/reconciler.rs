@@ -11,7 +11,7 @@ use base::observe::{Clock, chain};
 use rules::housekeeping::{ReconcileStep, steps};
 use rules::messages::{
     Assignment, ContainerOrder, ContainerStatus, MountSpec, NodeReport, ReportedState,
-    RootFileSystem, STOP_GRACE_SECONDS, Want,
+    RootFileSystem, STOP_GRACE_SECONDS, StuckMount, Want,
 };
 use rules::names::{BootId, ContainerName, FolderId, VolumeId};
 use rules::reason::Reason;
@@ -19,7 +19,6 @@ use rules::reasons;
 use rules::resources::{Capacity, Demand, Device, DeviceShare};
 use rules::session::SessionKind;
 use rules::start_up::{StartUp, StartUpFailure};
-use rules::storage::StorageEnforcement;
 use rules::units::Timestamp;
 use rules::volume::{MappedUser, VolumeState};
 use rules::workload::container::MAIN;
@@ -550,12 +549,7 @@ impl Reconciler {
     /// What a session is held to on the disk; None where it asks for no limit, and where this machine holds none.
     fn disk_bytes(&self, demand: &Demand) -> Option<u64> {
         let asked = demand.disk?;
-        // A disk that counts by itself holds folders without what the disk of a session is made with.
-        let is_held = match self.scopes.enforcement() {
-            StorageEnforcement::Pool => true,
-            other => other.is_enforced() && scopes::missing().is_empty(),
-        };
-        is_held.then_some(asked.0)
+        self.scopes.holds_sessions().then_some(asked.0)
     }
 
     /// Whether anything of a folder is on this machine: its directory, or the link to it. Costs one look.
@@ -746,13 +740,20 @@ impl Reconciler {
             if known.get(&mount.folder) == Some(&true) {
                 continue;
             }
-            let detached = self.runtime.detach(&name, &mount.folder.to_string());
-            // Once: it is tried again with every look.
-            let is_news = known.insert(mount.folder, detached.is_ok()).is_none();
-            if let Err(fault) = detached
-                && is_news
-            {
-                tracing::warn!(container = %order.name, folder = %mount.folder, error = %chain(&fault), "a folder cannot be taken out of it now");
+            match self.runtime.detach(&name, &mount.folder.to_string()) {
+                Ok(()) => {
+                    known.insert(mount.folder, true);
+                }
+                // It has just ended, and its mounts with it.
+                Err(runtime::RuntimeFault::NotRunning(_) | runtime::RuntimeFault::Unknown(_)) => {
+                    known.remove(&mount.folder);
+                }
+                Err(fault) => {
+                    // Once: it is tried again with every look. Reports say it until it is out.
+                    if known.insert(mount.folder, false).is_none() {
+                        tracing::warn!(container = %order.name, folder = %mount.folder, error = %chain(&fault), "a folder cannot be taken out of it now");
+                    }
+                }
             }
         }
     }
@@ -948,6 +949,19 @@ impl Reconciler {
             .collect()
     }
 
+    /// Folders that containers were to lose and still have.
+    fn stuck_mounts(&self) -> Vec<StuckMount> {
+        let mut stuck = Vec::new();
+        for (container, folders) in &self.detached {
+            let kept = folders.iter().filter(|(_, is_out)| !**is_out);
+            stuck.extend(kept.map(|(folder, _)| StuckMount {
+                container: *container,
+                folder: *folder,
+            }));
+        }
+        stuck
+    }
+
     fn report(&self) -> NodeReport {
         let places = |name| self.ledger.place(name);
         let seen = self.monitor.as_ref().map(|monitor| monitor.seen());
@@ -987,6 +1001,7 @@ impl Reconciler {
             partition_failures: self.mig_configurator.partition_failures(),
             egress: self.egress.reports(),
             start_up_failures: self.start_up_failures(),
+            stuck_mounts: self.stuck_mounts(),
         }
     }
 }

@@ -482,6 +482,13 @@ impl ScopeKeeper for NodeScopes {
         })
     }
 
+    fn holds_sessions(&self) -> bool {
+        match self.enforcement() {
+            StorageEnforcement::Pool => true,
+            other => other.is_enforced() && missing().is_empty(),
+        }
+    }
+
     fn enter(&self, scope: &ScopePlace, limit: Option<Bytes>) -> io::Result<ScopeLease> {
         let kept = self.kept(scope);
         let mut kept = locked(&kept);
@@ -682,7 +689,7 @@ pub(crate) fn pool_room(data: &Path) -> Option<(Bytes, Option<Bytes>)> {
     Some((Bytes(size), pool::free(&place).ok().flatten()))
 }
 
-/// Whether this machine can hold limits, without trying it: what is missing, else nothing. For `doctor`.
+/// Whether this machine can hold limits by files, without trying it: what is missing, else nothing.
 pub(crate) fn missing() -> Vec<&'static str> {
     let mut missing = Vec::new();
     if !Path::new("/dev/loop-control").exists() {

@@ -188,6 +188,16 @@ pub struct NodeReport {
     /// Scripts that failed in the containers above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub start_up_failures: Vec<StartUpFailure>,
+    /// Folders that the containers above were to lose and still have. It is tried again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stuck_mounts: Vec<StuckMount>,
+}
+
+/// A folder that could not be taken out of a running container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StuckMount {
+    pub container: ContainerName,
+    pub folder: FolderId,
 }
 
 /// A device that could not be cut as ordered. It is tried again.

@@ -18,7 +18,7 @@ pub struct Demand {
     /// Size of /dev/shm, bytes; counts against the memory limit.
     pub shm: Bytes,
     /// What it may write outside its folders, bytes; None: as much as there is room for. A launch that names none may be given
-    /// that of a policy or of the site.
+    /// that of a policy or of the site, and so may a restart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<Bytes>,
     /// Share of devices, 2.5 being two whole ones and half of a third; 0 where none is wanted.

@@ -103,6 +103,7 @@ mod tests {
             partition_failures: Vec::new(),
             egress: Vec::new(),
             start_up_failures: Vec::new(),
+            stuck_mounts: Vec::new(),
         }
     }
 

@@ -264,6 +264,12 @@ pub trait ScopeKeeper: fmt::Debug + Send + Sync {
     /// How limits are held here. The first answer may take a moment: it is tried out.
     fn enforcement(&self) -> StorageEnforcement;
 
+    /// Whether what single sessions write outside their folders is held to limits. A disk that counts by itself may hold folders
+    /// and lack what the disk of a session is made with.
+    fn holds_sessions(&self) -> bool {
+        self.enforcement().is_enforced()
+    }
+
     /// Makes the folders of a scope reachable at its `files`, and keeps them so while the lease is held. `limit`: how large a
     /// scope is that does not exist yet; one that exists is held to what was kept.
     ///

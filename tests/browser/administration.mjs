@@ -223,7 +223,7 @@ test("a suspended user is activated again, and the words say so", async () => {
   const page = await context.newPage();
   await page.goto(`${house.origin}/users/jae`);
   await page.click("a[href$='/suspend']");
-  await Promise.all([page.waitForURL(/notice=/), page.click("section.question button.pri")]);
+  await Promise.all([page.waitForURL(/notice=/), page.click("section.question form button:not([name=force])")]);
   await page.goto(`${house.origin}/users/jae`);
   assert.match(await page.locator("h1").innerText(), /Suspended/);
   await Promise.all([page.waitForURL(/notice=/), page.click("main .head button:has-text('Activate')")]);

@@ -141,7 +141,7 @@ test("keyboard alone launches a session and stops it", async () => {
   await tabTo(page, "dialog.question .verbs .dan");
   await page.keyboard.press("Enter");
   await page.locator("dialog.question[open] form[action='/sessions/stop']").waitFor();
-  await tabTo(page, "dialog.question form[action='/sessions/stop'] .pri");
+  await tabTo(page, "dialog.question form[action='/sessions/stop'] button:not([name=force])");
   await Promise.all([page.waitForEvent("framenavigated"), page.keyboard.press("Enter")]);
   await page.waitForLoadState("load");
   await until(
@@ -165,7 +165,7 @@ test("without script a session is launched, seen and stopped", async () => {
   // The menu and the question are pages of their own.
   await row.locator("td.act a").click();
   await page.click(".verbs .dan");
-  await page.click("form[action='/sessions/stop'] .pri");
+  await page.click("form[action='/sessions/stop'] button:not([name=force])");
   await until(
     () => "the session stops",
     async () => {
@@ -202,7 +202,7 @@ test("marked sessions keep their marks while the list changes, and are stopped t
   await page.locator("dialog.question[open] .named").waitFor();
   assert.deepEqual(await violations(page), []);
   assert.equal(await page.locator("dialog.question .named li").count(), 2);
-  await Promise.all([page.waitForEvent("framenavigated"), page.click("dialog.question .pri")]);
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("dialog.question form button:not([name=force])")]);
   for (const name of made.slice(0, 2)) {
     await until(() => `${name} stops`, async () => (await row(name).locator("input[name=id]").count()) === 0);
   }

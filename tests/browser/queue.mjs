@@ -318,7 +318,7 @@ test("the queue is filtered while one types, leaves as a file, and many are canc
   assert.equal(await rows.count(), all, "looking cancels nothing");
   await page.click("#marked .dan");
   await page.locator("dialog.question[open] .named").waitFor();
-  await Promise.all([page.waitForEvent("framenavigated"), page.click("dialog.question .pri")]);
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("dialog.question .dan")]);
   await page.goto(`${house.origin}/queue?q=many2`);
   await until(() => "two launches less", async () => (await rows.count()) === all - 2);
 });

@@ -128,9 +128,9 @@ test("a class of eighty: three faults are named, the mended file is applied and 
   // Somebody began, so it cannot be undone, and the page says who.
   await page.goto(`${house.origin}/users/import`);
   await page.click("a[href$='/undo']");
-  await page.locator("dialog.question[open] .pri").waitFor();
+  await page.locator("dialog.question[open] form .dan").waitFor();
   assert.deepEqual(await violations(page), []);
-  await page.click("dialog.question .pri");
+  await page.click("dialog.question form .dan");
   await page.locator("h1").first().waitFor();
   assert.match(await page.locator("body").innerText(), /student7/);
 
@@ -143,8 +143,23 @@ test("a class of eighty: three faults are named, the mended file is applied and 
   await page.locator("[role=status]", { hasText: "80 accounts are suspended" }).first().waitFor();
   await page.goto(`${house.origin}/users/student7`);
   assert.match(await page.locator("h1").innerText(), /Suspended/);
+  // What is done already is not offered again: who is suspended is activated, who is active is suspended, and of both, both.
+  const offered = async () => {
+    await page.goto(`${house.origin}/users/import`);
+    const of = (verb) => page.locator(`[href$='/${verb}'],[action$='/import/${roster}/${verb}']`).count();
+    return [await of("suspend"), await of("restore")];
+  };
+  assert.deepEqual(await offered(), [0, 1]);
+  assert.deepEqual(await violations(page), []);
+  await page.click("form[action$='/restore'] button");
+  await page.locator("[role=status]", { hasText: "80 accounts are active again" }).first().waitFor();
+  assert.deepEqual(await offered(), [1, 0]);
+  house.command("user", "suspend", "student7");
+  assert.deepEqual(await offered(), [1, 1]);
+  await page.locator(".pill", { hasText: "1 suspended" }).waitFor();
+  assert.match(house.command("roster", "suspend", roster), /79 users {2}suspended/);
   assert.match(house.command("roster", "suspend", roster, "--undo"), /80 users {2}active/);
-  await page.reload();
+  await page.goto(`${house.origin}/users/student7`);
   assert.doesNotMatch(await page.locator("h1").innerText(), /Suspended/);
   assert.deepEqual(complaints.filter((one) => !/409|422/.test(one)), []);
   await context.close();
@@ -163,7 +178,7 @@ test("an import that nobody began is undone, also without script", async () => {
   assert.equal(users().length, before.length + 2);
   await page.goto(`${house.origin}/users/import`);
   await page.locator("a[href$='/undo']").first().click();
-  await page.click("form[action$='/undo'] .pri");
+  await page.click("form[action$='/undo'] .dan");
   assert.match(await page.locator("body").innerText(), /2 accounts are gone/);
   await page.locator("a[href*='/users/import/']").first().click();
   assert.match(await page.locator("main").innerText(), /Undone/);

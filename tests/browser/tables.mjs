@@ -215,7 +215,7 @@ test("nothing ends on one click: one session, marked ones, a whole launch", asyn
   await page.click("#marked .dan");
   await page.locator("dialog.question[open] .named").waitFor();
   assert.match(await page.locator("dialog.question h1").innerText(), new RegExp(`${REPLICAS + 1}`));
-  await Promise.all([page.waitForEvent("framenavigated"), page.click("dialog.question .pri")]);
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("dialog.question form button:not([name=force])")]);
   await until(() => `they are gone: ${live().length}`, async () => live().length === before - REPLICAS - 1);
   assert.ok(live().includes("alpha"));
   // None of them ever ran, and the row of all says so as that of one does.
@@ -239,7 +239,7 @@ test("without script the table sorts, filters, pages and asks before it ends any
   await page.check("input[name=id]");
   await page.click("#marked .dan");
   assert.match(await page.locator("h1").innerText(), /alpha/);
-  await page.click("form[action='/sessions/stop'] .pri");
+  await page.click("form[action='/sessions/stop'] button:not([name=force])");
   await until(() => "alpha is gone", async () => !house.command("ps", "-o", "name").split("\n").includes("alpha"));
   await context.close();
 });
@@ -279,7 +279,7 @@ test("images sort and filter, names of one digest count once, and marked ones go
   assert.equal((await names(page)).length, 4, "looking removes nothing");
   await page.click("#marked .dan");
   await page.locator("dialog.question[open] .named").waitFor();
-  await Promise.all([page.waitForEvent("framenavigated"), page.click("dialog.question .pri")]);
+  await Promise.all([page.waitForEvent("framenavigated"), page.click("dialog.question form button:not([name=force])")]);
   await until(() => "two are gone", async () => (await names(page)).join() === "host,again:1");
   assert.deepEqual(complaints, []);
   await context.close();
@@ -366,7 +366,7 @@ test("images, events and the queue sort, filter and ask without script as well",
   await page.check("#queue input[name=id]");
   await page.click("#marked .dan");
   assert.match(await page.locator("h1").innerText(), /alps/);
-  await page.click("form[action='/queue/cancel'] .pri");
+  await page.click("form[action='/queue/cancel'] .dan");
   await until(() => "alps is gone", async () => !house.command("ps", "-o", "name").split("\n").includes("alps"));
   await context.close();
 });

@@ -560,6 +560,10 @@ pub(super) const LIMIT_REQUESTS: &[Column<LimitRequestView>] = &[
     column("LIMITS", 0, |r, _| {
         dash(&PolicyLimits::from(r.limits).told())
     }),
+    column("ACCOUNT", 1, |r, _| {
+        let state = if r.suspended { "suspended" } else { "active" };
+        state.to_owned()
+    }),
     column("DAYS", 1, |r, _| r.days.to_string()),
     column("REASON", 1, |r, _| dash(&r.reason)),
     column("ASKED", 2, |r, v| v.since(r.asked_at)),
@@ -683,6 +687,7 @@ pub(super) const FOLDER_SESSIONS: &[Column<FolderSessionView>] = &[
         word.to_owned()
     }),
     column("ALLOWED", 0, |r, _| r.allowed.to_string()),
+    column("STUCK", 1, |r, _| r.stuck.to_string()),
 ];
 
 pub(super) const FOLDER_INVITATIONS: &[Column<FolderInvitationView>] = &[
@@ -1127,6 +1132,7 @@ pub(super) const ROSTERS: &[Column<RosterView>] = &[
     column("CREATED", 1, |r, _| r.creates.to_string()),
     column("JOINED", 1, |r, _| r.joins.to_string()),
     column("CHANGED", 1, |r, _| r.changes.to_string()),
+    column("SUSPENDED", 1, |r, _| r.suspended.to_string()),
     column("UNDONE", 1, |r, _| maybe(r.undone_at)),
 ];
 

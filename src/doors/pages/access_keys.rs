@@ -242,6 +242,7 @@ async fn ask(
         fields: Vec::new(),
         icon: "trash-2",
         go: t.me_revoke().to_owned(),
+        ends: true,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Me, page)

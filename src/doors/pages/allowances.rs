@@ -22,7 +22,7 @@ use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
 use server::actions::allowances::{self, requests};
-use server::actions::users;
+use server::actions::{policies as limits_of_policies, storage, users};
 
 use super::authentication::PageCaller;
 use super::components::{self, Choice};
@@ -38,8 +38,8 @@ use super::table::{
 };
 use super::table_answer::{ListPage, answer, shorter};
 use super::table_choices::{FilterWords, filter_bar};
-use super::user::{self, HeldLimit};
-use super::{PagesContext, launch, layout, responses};
+use super::user::{self, HeldLimit, LimitRow};
+use super::{PagesContext, launch, layout, me, responses};
 use crate::doors::text::{Text, codes};
 
 const PATH: &str = "/allowances";
@@ -76,6 +76,7 @@ pub struct AllowancesPage {
 /// What one user asks for.
 pub struct AskedLimitRow {
     pub user: String,
+    pub suspended: bool,
     pub limits: String,
     /// For how long, why and since when.
     pub facts: String,
@@ -90,8 +91,14 @@ pub struct AskedLimitRow {
 pub struct LimitRequestPage {
     pub t: Text,
     pub f: PageLayout,
+    /// The limits that hold for them, each with the rule that it comes from; empty for who is in no project.
+    pub limits: Vec<LimitRow>,
     pub keys: Vec<Choice>,
+    /// What the chosen limit is now and where that comes from; empty where none is chosen.
+    pub now: String,
     pub value: String,
+    /// How the amount is written: for the chosen limit, or for all.
+    pub value_help: String,
     pub days: String,
     pub reason: String,
     /// What they ask for already.
@@ -288,13 +295,7 @@ async fn read(
             (Some(held), Some(key)) => t.allowances_now(user::told_of(visit, held, key)),
             _ => String::new(),
         },
-        value_help: match key {
-            Some(key) => {
-                let holding = held.iter().flatten().find(|one| one.key == key);
-                t.allowances_value_of(unit(t, key), more(key, holding))
-            }
-            None => t.allowances_value_help().to_owned(),
-        },
+        value_help: value_help(t, held.as_deref(), key),
         value: typed.value.clone(),
         time: typed.time.clone(),
         reason: typed.reason.clone(),
@@ -314,6 +315,15 @@ fn more(key: LimitKey, holding: Option<&HeldLimit>) -> String {
         (LimitKey::Priority, _) | (_, 0) => policies::example(key).to_owned(),
         _ => policies::written(key, double),
     }
+}
+
+/// How the amount is written: for the chosen limit with an example that raises it, or for all.
+fn value_help(t: Text, held: Option<&[HeldLimit]>, key: Option<LimitKey>) -> String {
+    let Some(key) = key else {
+        return t.allowances_value_help().to_owned();
+    };
+    let holding = held.and_then(|held| held.iter().find(|one| one.key == key));
+    t.allowances_value_of(unit(t, key), more(key, holding))
 }
 
 /// None where no limit is chosen.
@@ -415,6 +425,7 @@ fn request_row(visit: &RequestContext, asked: &LimitRequestView, now: Timestamp)
     let days = visit.text.allowances_for_days(u64::from(asked.days));
     AskedLimitRow {
         user: asked.user.clone(),
+        suspended: asked.suspended,
         limits: told_limits(visit, asked.limits),
         facts: format!(
             "{days} · {} · {}",
@@ -531,6 +542,7 @@ async fn ask_end(
         fields: Vec::new(),
         icon: "x",
         go: t.allowances_end().to_owned(),
+        ends: true,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Policies, page)
@@ -584,6 +596,7 @@ async fn ask_decline(
         fields: Vec::new(),
         icon: "x",
         go: t.allowances_decline().to_owned(),
+        ends: false,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Policies, page)
@@ -638,16 +651,31 @@ async fn asking(
         }
         Err(failure) => return failed(console, visit, caller, &failure),
     };
+    // Who is in no project has none.
+    let limits = limits_of_policies::effective(&console.server, caller, None, None).await;
+    let folders = storage::own(&console.server, caller).await.ok();
+    let held = limits
+        .ok()
+        .map(|limits| me::own_held(&limits, folders.as_ref()));
     let key = key_of(&typed.key);
     let page = LimitRequestPage {
         t,
         f: layout(console, visit, caller, Nav::Me),
+        limits: held.as_deref().map_or_else(Vec::new, |held| {
+            let listed = user::listed(visit, held).into_iter();
+            listed.map(|(_, row)| row).collect()
+        }),
         keys: std::iter::once(Choice::new("", t.allowances_choose(), key.is_none()))
             .chain(LimitKey::ALL.map(|one| {
-                let name = key_name(t, one).to_owned();
-                Choice::new(one.word(), name, Some(one) == key)
+                let told = option(visit, held.as_deref(), one);
+                Choice::new(one.word(), told, Some(one) == key)
             }))
             .collect(),
+        now: match (&held, key) {
+            (Some(held), Some(key)) => t.allowances_now(user::told_of(visit, held, key)),
+            _ => String::new(),
+        },
+        value_help: value_help(t, held.as_deref(), key),
         value: typed.value.clone(),
         days: typed.days.clone(),
         reason: typed.reason.clone(),

@@ -533,6 +533,7 @@ async fn ask_remove(
         fields: Vec::new(),
         icon: "trash-2",
         go: t.announcements_remove().to_owned(),
+        ends: true,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Announcements, page)

@@ -301,6 +301,7 @@ async fn ask_reset(
         fields: vec![("generation", own.generation.to_string())],
         icon: "rotate-ccw",
         go: t.branding_reset_go().to_owned(),
+        ends: true,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::System, page)

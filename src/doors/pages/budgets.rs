@@ -611,6 +611,7 @@ async fn ask_remove(
         fields: Vec::new(),
         icon: "trash-2",
         go: t.budgets_remove().to_owned(),
+        ends: true,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Budgets, page)

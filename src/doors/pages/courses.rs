@@ -953,6 +953,7 @@ async fn ask(
         fields: Vec::new(),
         icon,
         go: go.to_owned(),
+        ends: verb != "archive",
         force: None,
     });
     dialog::answer(console, visit, Nav::Courses, page)
@@ -1225,6 +1226,7 @@ async fn question(
             true => t.courses_start().to_owned(),
             false => t.courses_stop().to_owned(),
         },
+        ends: !is_start,
         force: None,
     });
     Ok(page)

@@ -67,6 +67,8 @@ pub struct DialogForm {
     pub fields: Vec<(&'static str, String)>,
     pub icon: &'static str,
     pub go: String,
+    /// Something is gone afterwards, or stops.
+    pub ends: bool,
     /// The same by force, where there is such a way: its words.
     pub force: Option<String>,
 }
@@ -79,7 +81,16 @@ impl DialogForm {
             fields: Vec::new(),
             icon: "trash-2",
             go: go.to_owned(),
+            ends: true,
             force: None,
+        }
+    }
+
+    /// The look of its button: red for what ends something. Where the harder way stands beside it, that one alone is red.
+    pub fn tone(&self) -> &'static str {
+        match self.ends && self.force.is_none() {
+            true => "dan",
+            false => "pri",
         }
     }
 }
@@ -101,5 +112,26 @@ pub fn answer(
     match visit.fragment {
         true => responses::page(console, visit, StatusCode::OK, &page.as_dialog()),
         false => responses::page(console, visit, StatusCode::OK, &page),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_button_that_ends_something_is_red_and_of_two_the_harder_one() {
+        let removal = DialogForm::removal("/a/remove".to_owned(), "Remove");
+        assert_eq!(removal.tone(), "dan");
+        let with_force = DialogForm {
+            force: Some("Remove for good".to_owned()),
+            ..DialogForm::removal("/a/remove".to_owned(), "Remove")
+        };
+        assert_eq!(with_force.tone(), "pri");
+        let harmless = DialogForm {
+            ends: false,
+            ..removal
+        };
+        assert_eq!(harmless.tone(), "pri");
     }
 }

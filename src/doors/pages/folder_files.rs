@@ -793,6 +793,7 @@ async fn ask(
         fields: vec![("path", found.entry.path)],
         icon: "trash-2",
         go: t.folder_files_remove().to_owned(),
+        ends: true,
         force: Some(t.folder_files_remove_for_good().to_owned()),
     });
     dialog::answer(&console, &visit, Nav::Folders, page)
@@ -937,6 +938,7 @@ async fn ask_empty(
         fields: Vec::new(),
         icon: "trash-2",
         go: t.folder_files_empty().to_owned(),
+        ends: true,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Folders, page)

@@ -202,6 +202,7 @@ async fn ask_about(
         fields: asked.fields(),
         icon: "trash-2",
         go: t.folder_files_remove().to_owned(),
+        ends: true,
         force: Some(t.folder_files_remove_for_good().to_owned()),
     });
     dialog::answer(console, visit, Nav::Folders, page)

@@ -64,6 +64,8 @@ pub struct FolderSessionRow {
     pub access: &'static str,
     /// Its owner has no such right any more.
     pub is_over: bool,
+    /// It was to lose the folder, and still has it.
+    pub is_stuck: bool,
 }
 
 pub(super) fn router() -> Router<PagesContext> {
@@ -146,6 +148,7 @@ async fn read(
                     false => t.folder_shares_rw(),
                 },
                 is_over: !session.allowed,
+                is_stuck: session.stuck,
             })
             .collect(),
         rights: FolderRight::ALL

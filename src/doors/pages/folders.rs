@@ -448,6 +448,7 @@ async fn question(
         fields: Vec::new(),
         icon: "trash-2",
         go: go.to_owned(),
+        ends: true,
         force: None,
     });
     dialog::answer(console, visit, Nav::Folders, page)

@@ -814,6 +814,7 @@ async fn ask_remove(
         fields: Vec::new(),
         icon: "trash-2",
         go: t.idle_remove().to_owned(),
+        ends: true,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Policies, page)

@@ -385,6 +385,7 @@ async fn ask(
         fields: Vec::new(),
         icon: "trash-2",
         go: t.invitations_revoke().to_owned(),
+        ends: true,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Projects, page)

@@ -398,13 +398,11 @@ async fn choose_mail(
     }
 }
 
-/// The limits of the reader as the page of a user tells them; one of a newer version is left out. Empty for who is in no
-/// project: nothing can be launched.
-fn own_limits(
-    visit: &RequestContext,
+/// The limits that hold for the reader; one of a newer version is left out.
+pub(super) fn own_held(
     limits: &[EffectiveLimitView],
     folders: Option<&StorageView>,
-) -> Vec<LimitRow> {
+) -> Vec<HeldLimit> {
     let by_policy = limits.iter().filter_map(|one| {
         let mut keys = LimitKey::ALL.into_iter();
         Some(HeldLimit {
@@ -418,7 +416,16 @@ fn own_limits(
     let mut held: Vec<HeldLimit> = by_policy.collect();
     let folders = folders.and_then(|taken| HeldLimit::of_folders(&held, taken.used, taken.limit));
     held.extend(folders);
-    let listed = user::listed(visit, &held).into_iter();
+    held
+}
+
+/// The limits of the reader as the page of a user tells them. Empty for who is in no project: nothing can be launched.
+fn own_limits(
+    visit: &RequestContext,
+    limits: &[EffectiveLimitView],
+    folders: Option<&StorageView>,
+) -> Vec<LimitRow> {
+    let listed = user::listed(visit, &own_held(limits, folders)).into_iter();
     let mut rows: Vec<LimitRow> = listed.map(|(_, row)| row).collect();
     let budgets = limits.iter().filter(|one| one.key == GPU_HOURS);
     let budgets = budgets.filter_map(|one| {
@@ -628,6 +635,7 @@ async fn ask_revoke(
             fields: Vec::new(),
             icon: "trash-2",
             go: t.me_revoke().to_owned(),
+            ends: true,
             force: None,
         }),
         why: "",

@@ -977,6 +977,7 @@ async fn ask_detach(
         fields: vec![("level", asked.level), ("subject", asked.subject)],
         icon: "x",
         go: t.policies_detach().to_owned(),
+        ends: false,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Policies, page)
@@ -1019,6 +1020,7 @@ async fn ask_remove(
         fields: Vec::new(),
         icon: "trash-2",
         go: t.policies_remove().to_owned(),
+        ends: true,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Policies, page)

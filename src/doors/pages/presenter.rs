@@ -700,6 +700,7 @@ pub fn happening(t: Text, code: &str) -> Option<(&'static str, &'static str)> {
         rules::codes::SESSION_HELD => ("w", t.timeline_held()),
         rules::codes::SESSION_FOLDER_RIGHT_ENDED => ("w", t.events_folder_right_ended()),
         "session.folder-detached" => ("w", t.events_folder_detached()),
+        rules::codes::SESSION_FOLDER_STUCK => ("w", t.events_folder_stuck()),
         rules::codes::SESSION_FOLDER_LEFT_OUT => ("w", t.events_folder_left_out()),
         "session.released" => ("", t.timeline_released()),
         "session.renamed" => ("i", t.timeline_renamed()),

@@ -647,6 +647,7 @@ async fn ask_remove(
         fields: Vec::new(),
         icon: "trash-2",
         go: t.presets_remove().to_owned(),
+        ends: true,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Presets, page)

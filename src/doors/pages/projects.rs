@@ -686,6 +686,7 @@ async fn ask_remove(
         fields: Vec::new(),
         icon: "trash-2",
         go: t.projects_remove().to_owned(),
+        ends: true,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Projects, page)
@@ -737,6 +738,7 @@ async fn ask_state(
         fields: vec![("state", to.word().to_owned())],
         icon: "package",
         go: go.to_owned(),
+        ends: false,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Projects, page)

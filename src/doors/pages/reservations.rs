@@ -933,6 +933,7 @@ async fn ask_cancel(
         fields: Vec::new(),
         icon: "trash-2",
         go: t.reservations_cancel().to_owned(),
+        ends: true,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Reservations, page)
@@ -960,6 +961,7 @@ async fn ask_withdraw(
         fields: Vec::new(),
         icon: "trash-2",
         go: t.reservations_withdraw().to_owned(),
+        ends: true,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Reservations, page)

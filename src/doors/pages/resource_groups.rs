@@ -702,6 +702,7 @@ async fn ask_remove(
         fields: Vec::new(),
         icon: "trash-2",
         go: t.groups_remove().to_owned(),
+        ends: true,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Groups, page)

@@ -124,6 +124,7 @@ async fn ask(
             ],
             icon: "x",
             go: t.users_roles_revoke().to_owned(),
+            ends: true,
             force: None,
         });
     page.back = format!("{PATH}/{}", encoded(user.name.as_str()));

@@ -17,6 +17,7 @@ use rules::tenancy::TenantState;
 use serde::Deserialize;
 use server::Failure;
 use server::access::Caller;
+use server::actions::users::Suspension;
 use server::actions::{rosters, tenancy};
 
 use super::authentication::PageCaller;
@@ -118,8 +119,12 @@ pub struct PastRoster {
     pub facts: String,
     /// When it was undone; empty: it can be.
     pub undone: String,
-    /// It made accounts, and the reader may suspend users.
+    /// How many accounts of it are suspended, in words; empty for none.
+    pub suspended: String,
+    /// Accounts that it made are active, and the reader may suspend users.
     pub may_suspend: bool,
+    /// Accounts that it made are suspended, and the reader may admit them again.
+    pub may_restore: bool,
 }
 
 pub(super) fn router() -> Router<PagesContext> {
@@ -128,11 +133,12 @@ pub(super) fn router() -> Router<PagesContext> {
         .route("/users/import", get(show).post(plan).layer(large()))
         .route("/users/import/apply", post(apply).layer(large()))
         .route("/users/import/{id}", get(applied))
-        .route("/users/import/{id}/undo", get(ask).post(undo))
+        .route("/users/import/{id}/undo", get(ask_undo).post(undo))
         .route(
             "/users/import/{id}/suspend",
             get(ask_suspension).post(suspend),
         )
+        .route("/users/import/{id}/restore", post(restore))
 }
 
 async fn show(
@@ -197,6 +203,7 @@ async fn asked_project(
 
 fn past_roster(visit: &RequestContext, caller: &Caller, roster: &RosterView) -> PastRoster {
     let t = visit.text;
+    let may_change = roster.undone_at.is_none() && caller.subject.can(Permission::UsersWrite);
     PastRoster {
         id: roster.id.to_string(),
         when: visit.clock.date(roster.applied_at),
@@ -204,9 +211,12 @@ fn past_roster(visit: &RequestContext, caller: &Caller, roster: &RosterView) -> 
         undone: roster
             .undone_at
             .map_or_else(String::new, |at| t.rosters_undone(visit.clock.date(at))),
-        may_suspend: roster.undone_at.is_none()
-            && roster.creates > 0
-            && caller.subject.can(Permission::UsersWrite),
+        suspended: match roster.suspended {
+            0 => String::new(),
+            n => t.rosters_suspended(u64::from(n)),
+        },
+        may_suspend: may_change && roster.active > 0,
+        may_restore: may_change && roster.suspended > 0,
     }
 }
 
@@ -462,43 +472,52 @@ fn shown_slips(visit: &RequestContext, roster: &RosterView, slips: Vec<RosterSli
     }
 }
 
-/// What is asked about a roster that was applied: its time and what it did stand in the question.
-async fn about(
+/// A question about a roster that was applied. `asks` gives its title, its sentence, and what is sent.
+async fn ask(
     console: &PagesContext,
     visit: &RequestContext,
     caller: &Caller,
     id: &str,
-) -> Result<PastRoster, Failure> {
-    let past = rosters::list(&console.server, caller).await?;
-    let found = past.iter().find(|one| one.id.to_string() == id);
-    let roster = found.ok_or_else(refusals::roster_not_found)?;
-    Ok(past_roster(visit, caller, roster))
+    asks: impl FnOnce(&PastRoster) -> (String, &'static str, Option<DialogForm>),
+) -> Response {
+    let past = match rosters::list(&console.server, caller).await {
+        Ok(past) => past,
+        Err(failure) => return failed(console, visit, caller, &failure),
+    };
+    let Some(roster) = past.iter().find(|one| one.id.to_string() == id) else {
+        let refusal = refusals::roster_not_found();
+        return failed(console, visit, caller, &refusal.into());
+    };
+    let shown = past_roster(visit, caller, roster);
+    let (title, lead, form) = asks(&shown);
+    let mut page = question(console, visit, caller, title, lead);
+    page.items = vec![shown.facts];
+    page.form = form;
+    page.back = PATH.to_owned();
+    dialog::answer(console, visit, Nav::Users, page)
 }
 
 /// `GET /users/import/{id}/undo`: what undoing means, and the button.
-async fn ask(
+async fn ask_undo(
     State(console): State<PagesContext>,
     visit: RequestContext,
     PageCaller(caller): PageCaller,
     Path(id): Path<String>,
 ) -> Response {
     let t = visit.text;
-    let shown = match about(&console, &visit, &caller, &id).await {
-        Ok(shown) => shown,
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
-    };
-    let title = t.rosters_undo_title(shown.when);
-    let mut page = question(&console, &visit, &caller, title, t.rosters_undo_lead());
-    page.items = vec![shown.facts];
-    page.form = Some(DialogForm {
-        action: format!("{PATH}/{id}/undo"),
-        fields: Vec::new(),
-        icon: "rotate-ccw",
-        go: t.rosters_undo().to_owned(),
-        force: None,
-    });
-    page.back = PATH.to_owned();
-    dialog::answer(&console, &visit, Nav::Users, page)
+    ask(&console, &visit, &caller, &id, |shown| {
+        let form = DialogForm {
+            action: format!("{PATH}/{id}/undo"),
+            fields: Vec::new(),
+            icon: "rotate-ccw",
+            go: t.rosters_undo().to_owned(),
+            ends: true,
+            force: None,
+        };
+        let title = t.rosters_undo_title(shown.when.as_str());
+        (title, t.rosters_undo_lead(), Some(form))
+    })
+    .await
 }
 
 /// `GET /users/import/{id}/suspend`: what ends for its users, and the buttons.
@@ -509,22 +528,19 @@ async fn ask_suspension(
     Path(id): Path<String>,
 ) -> Response {
     let t = visit.text;
-    let shown = match about(&console, &visit, &caller, &id).await {
-        Ok(shown) => shown,
-        Err(failure) => return failed(&console, &visit, &caller, &failure),
-    };
-    let title = t.rosters_suspend_title(shown.when);
-    let mut page = question(&console, &visit, &caller, title, t.rosters_suspend_lead());
-    page.items = vec![shown.facts];
-    page.form = shown.may_suspend.then(|| DialogForm {
-        action: format!("{PATH}/{id}/suspend"),
-        fields: Vec::new(),
-        icon: "ban",
-        go: t.users_suspend().to_owned(),
-        force: Some(t.rosters_suspend_stop().to_owned()),
-    });
-    page.back = PATH.to_owned();
-    dialog::answer(&console, &visit, Nav::Users, page)
+    ask(&console, &visit, &caller, &id, |shown| {
+        let form = shown.may_suspend.then(|| DialogForm {
+            action: format!("{PATH}/{id}/suspend"),
+            fields: Vec::new(),
+            icon: "ban",
+            go: t.users_suspend().to_owned(),
+            ends: true,
+            force: Some(t.rosters_suspend_stop().to_owned()),
+        });
+        let title = t.rosters_suspend_title(shown.when.as_str());
+        (title, t.rosters_suspend_lead(), form)
+    })
+    .await
 }
 
 async fn suspend(
@@ -536,6 +552,19 @@ async fn suspend(
 ) -> Response {
     match rosters::suspend(&console.server, &caller, &id, sent.asked()).await {
         Ok(done) => responses::see_with(PATH, "roster-suspended", &done.users.to_string()),
+        Err(failure) => failed(&console, &visit, &caller, &failure),
+    }
+}
+
+/// `POST /users/import/{id}/restore`: its users may sign in again.
+async fn restore(
+    State(console): State<PagesContext>,
+    visit: RequestContext,
+    PageCaller(caller): PageCaller,
+    Path(id): Path<String>,
+) -> Response {
+    match rosters::suspend(&console.server, &caller, &id, Suspension::Lifted).await {
+        Ok(done) => responses::see_with(PATH, "roster-restored", &done.users.to_string()),
         Err(failure) => failed(&console, &visit, &caller, &failure),
     }
 }
@@ -593,6 +622,8 @@ mod tests {
             actor: "boss".into(),
             applied_at: Timestamp::default(),
             undone_at: None,
+            active: creates,
+            suspended: 0,
         };
         for (of, told) in [
             (roster(2, 0, 1), "2 new accounts, 1 changed"),

@@ -276,6 +276,7 @@ async fn ask_reset(
         fields: Vec::new(),
         icon: "key-round",
         go: t.factor_reset().to_owned(),
+        ends: true,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Users, page)

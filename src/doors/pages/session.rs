@@ -435,6 +435,10 @@ async fn read_one(
         true => ssh_keys::list(server, caller).await?.is_empty(),
         false => false,
     };
+    let disk_is_held = match given.disk {
+        Some(_) => sessions::holds_disks(server, caller).await?,
+        None => false,
+    };
     let frame = layout(console, visit, caller, Nav::Sessions);
     Ok(SessionDetailPage {
         t,
@@ -559,7 +563,7 @@ async fn read_one(
         is_connected: session.network != NetworkMode::None,
         connections: connections::lines(t, (clock, now), &read.connections),
         neighbours,
-        limits: limits(t, &session, devices.policy),
+        limits: limits(t, &session, devices.policy, disk_is_held),
         sees_slice: running && !session.simulated && !session.devices.is_empty(),
         limit_cpu: given.cpu.to_string(),
         limit_memory: launch::typed_memory(given.memory),

@@ -144,6 +144,7 @@ async fn ask(
             fields,
             icon: if waiting { "x" } else { "power" },
             go: go.to_owned(),
+            ends: true,
             force: (!waiting).then(|| t.stop_force().to_owned()),
         }),
         why: match of_others {

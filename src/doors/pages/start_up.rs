@@ -341,6 +341,7 @@ async fn ask(
         fields: vec![("kind", item.kind), ("name", item.name)],
         icon: "trash-2",
         go: t.start_up_remove().to_owned(),
+        ends: true,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Me, page)

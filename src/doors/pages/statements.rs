@@ -530,6 +530,7 @@ async fn ask_close(
         fields,
         icon: "shield-check",
         go: t.statements_close(&month),
+        ends: false,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Usage, page)

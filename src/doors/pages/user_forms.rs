@@ -291,6 +291,7 @@ async fn ask_role(
         fields: vec![("role", role.word().to_owned())],
         icon: "users",
         go: go.to_owned(),
+        ends: false,
         force: None,
     });
     dialog::answer(&console, &visit, Nav::Users, page)

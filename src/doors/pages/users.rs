@@ -427,6 +427,7 @@ async fn menu(
                 fields: Vec::new(),
                 icon: "play",
                 go: t.users_restore().to_owned(),
+                ends: false,
                 force: None,
             });
         }
@@ -478,6 +479,7 @@ async fn ask(
         fields: Vec::new(),
         icon: "ban",
         go: t.users_suspend().to_owned(),
+        ends: true,
         force: (live > 0).then(|| t.users_suspend_stop(live)),
     });
     dialog::answer(&console, &visit, Nav::Users, page)

@@ -249,6 +249,7 @@ async fn ask(
             fields: Vec::new(),
             icon: "trash-2",
             go: t.webhooks_remove().to_owned(),
+            ends: true,
             force: None,
         }),
         why: "",

@@ -196,6 +196,7 @@ impl RequestedMount {
             by_itself: false,
             mapped: None,
             detached: false,
+            stuck: Vec::new(),
         })
     }
 }
@@ -259,9 +260,17 @@ pub struct FolderMount {
     /// The folder's owner took it out of the session, which goes on, and starts again, without it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub detached: bool,
+    /// The containers, by index, that still have it though it was taken out; in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stuck: Vec<u32>,
 }
 
 impl FolderMount {
+    /// Whether the session has the folder: it was not taken out, or its machine could not do so yet.
+    pub fn is_there(&self) -> bool {
+        !self.detached || !self.stuck.is_empty()
+    }
+
     /// The home of a session's owner.
     pub fn of_home(folder: FolderId) -> Self {
         Self::own(folder, FolderName::home(), HOME_TARGET.to_owned())
@@ -283,6 +292,7 @@ impl FolderMount {
             by_itself: true,
             mapped: None,
             detached: false,
+            stuck: Vec::new(),
         }
     }
 

@@ -16,6 +16,7 @@ use crate::app_launch::LaunchedApps;
 use crate::codes;
 use crate::egress::SessionEgress;
 use crate::incident::{EnforcementAction, MemoryIncident};
+use crate::messages::StuckMount;
 use crate::names::{ContainerName, NodeId, SessionId, SessionName, UserId, UserName};
 use crate::process_limits::ProcessLimits;
 use crate::reason::Reason;
@@ -552,6 +553,51 @@ impl Session {
         true
     }
 
+    /// Keeps which containers on a machine still have folders that were taken out of the session, as that machine says it. Returns
+    /// whether that is news.
+    pub fn note_stuck_mounts(&mut self, node: NodeId, stuck: &[StuckMount]) -> bool {
+        if !self.is_live() {
+            return false;
+        }
+        let containers = self.containers().iter();
+        let here: Vec<(u32, ContainerName)> = containers
+            .filter(|container| container.node == node)
+            .map(|container| (container.index, self.container_name(container.index)))
+            .collect();
+        let mut is_news = false;
+        for mount in self.mounts.iter_mut().filter(|mount| mount.detached) {
+            let folder = mount.folder;
+            let is_stuck =
+                |container: ContainerName| stuck.contains(&StuckMount { container, folder });
+            let elsewhere = mount.stuck.iter().copied();
+            let mut now: Vec<u32> = elsewhere
+                .filter(|index| here.iter().all(|(own, _)| own != index))
+                .collect();
+            let told = here.iter().filter(|(_, name)| is_stuck(*name));
+            now.extend(told.map(|(index, _)| *index));
+            now.sort_unstable();
+            if mount.stuck != now {
+                mount.stuck = now;
+                is_news = true;
+            }
+        }
+        // A stop has its own reason.
+        if is_news && self.desired == DesiredState::Run && self.state() != SessionState::Stopping {
+            let kept = self.mounts.iter().find(|mount| !mount.stuck.is_empty());
+            let kept = kept.map(|mount| reasons::session_folder_stuck(&mount.name));
+            let of_it = |reason: &Reason| reason.code == codes::SESSION_FOLDER_STUCK;
+            if kept.is_some() || self.reason.as_ref().is_some_and(of_it) {
+                self.reason = kept;
+            }
+        }
+        is_news
+    }
+
+    /// How many mounts its containers still have that were taken out.
+    pub fn stuck_mounts(&self) -> usize {
+        self.mounts.iter().map(|mount| mount.stuck.len()).sum()
+    }
+
     fn placed_containers(&mut self) -> &mut [SessionContainer] {
         match &mut self.lifecycle {
             Lifecycle::Placed(placed) => &mut placed.containers,
@@ -656,6 +702,9 @@ impl Session {
         });
         self.paused = false;
         self.held_by = None;
+        for mount in &mut self.mounts {
+            mount.stuck.clear();
+        }
         if self.restart {
             self.begin_again(at);
             let waited = i64::try_from(waited).unwrap_or(i64::MAX);

@@ -4,14 +4,16 @@
 use std::collections::BTreeMap;
 
 use super::container::{ContainerProgress, MAIN, SessionContainer};
-use super::mount::{FolderName, RequestedMount};
+use super::mount::{FolderMount, FolderName, RequestedMount};
 use super::outcome::Outcome;
 use super::session::{Session, SessionChange, Transition};
 use super::spec::{SessionEnvironment, SessionKind, SessionSpec};
 use super::state::{DesiredState, Lifecycle, PlacedSession, SessionState};
 use crate::assignment;
 use crate::incident::{EnforcementAction, MemoryIncident};
-use crate::messages::{Assignment, ContainerStatus, ExitRecord, NodeReport, ReportedState, Want};
+use crate::messages::{
+    Assignment, ContainerStatus, ExitRecord, NodeReport, ReportedState, StuckMount, Want,
+};
 use crate::names::{
     BootId, FolderId, IncidentId, NodeId, SessionId, SessionName, UserId, UserName,
 };
@@ -230,6 +232,7 @@ fn report(node: NodeId, generation: u64, containers: Vec<ContainerStatus>) -> No
         partition_failures: Vec::new(),
         egress: Vec::new(),
         start_up_failures: Vec::new(),
+        stuck_mounts: Vec::new(),
     }
 }
 
@@ -332,6 +335,33 @@ fn a_start_up_script_that_fails_is_noted_once_a_start_and_explains_the_end_that_
         session.incarnation += 1;
         assert!(!session.note_start_up(&failure), "of an earlier start");
     }
+}
+
+#[test]
+fn each_machine_says_of_its_own_containers_which_folders_they_still_have() {
+    let mut session = session();
+    let folder = FolderId(uuid::Uuid::from_u128(9));
+    session.mounts = vec![FolderMount {
+        detached: true,
+        ..FolderMount::of_home(folder)
+    }];
+    let [first, third] = [0, 2].map(|index| StuckMount {
+        container: session.container_name(index),
+        folder,
+    });
+    assert!(session.note_stuck_mounts(ONE, &[first]));
+    assert!(
+        !session.note_stuck_mounts(ONE, &[first]),
+        "it is said again"
+    );
+    assert!(session.note_stuck_mounts(TWO, &[third]));
+    assert_eq!(session.mounts[0].stuck, [0, 2]);
+    assert_eq!(code(&session), "session.folder-stuck");
+    assert!(session.note_stuck_mounts(ONE, &[]));
+    assert_eq!(session.mounts[0].stuck, [2]);
+    assert!(session.mounts[0].is_there());
+    session.end(Outcome::Lost, None, at(9));
+    assert!(!session.mounts[0].is_there(), "it is gone with its end");
 }
 
 #[test]

@@ -325,6 +325,7 @@ fn sign_ups_wait((count, newest): (u64, Timestamp), read_at: Timestamp) -> OwnNo
 }
 
 /// How many users ask for higher limits and when the newest did, for who decides; None where none asks, and for all others.
+/// A suspended user waits for no answer, and is told of again once they are admitted.
 fn limits_waiting(
     view: &ReadTransaction<'_>,
     caller: &Caller,
@@ -332,8 +333,9 @@ fn limits_waiting(
     if may(&caller.subject, Permission::SystemWrite, &Scope::SITE).is_err() {
         return Ok(None);
     }
-    let all = view.limit_requests()?;
-    let newest = all.iter().map(|(_, request)| request.asked_at).max();
+    let mut all = view.limit_requests()?;
+    all.retain(|asker| !asker.suspended);
+    let newest = all.iter().map(|asker| asker.request.asked_at).max();
     Ok(newest.map(|newest| (all.len() as u64, newest)))
 }
 

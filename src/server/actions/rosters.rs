@@ -24,7 +24,7 @@ use crate::access::tokens::refuse_bound;
 use crate::access::{self, Caller, Via};
 use crate::catalog::events::NewEvent;
 use crate::catalog::rosters::{RosterChange, RosterRecord};
-use crate::catalog::{Lane, Rows};
+use crate::catalog::{Lane, ReadTransaction, Rows};
 use crate::{Failure, Server};
 pub use plan::last_instant;
 use plan::{AccountNames, NewAccount, PlannedAct, PlannedPolicy, PlannedRow, PolicyChoice};
@@ -413,7 +413,8 @@ fn project_of(rows: &Rows<'_>, member: &HeldGrant) -> Result<Option<Project>, Fa
     }
 }
 
-/// Rosters that the caller took in, for administrators of the site all of them; newest first, at most 50.
+/// Rosters that the caller took in, for administrators of the site all of them; newest first, at most 50. Costs a look-up of
+/// each account that they made.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<RosterView>, Failure> {
     somewhere(caller, Permission::ProjectsWrite)?;
     let owner = own_only(&caller.subject);
@@ -421,7 +422,7 @@ pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<RosterView>, F
         .catalog()
         .read("list rosters", move |view| {
             let rows = view.rosters(owner, MAX_LISTED)?;
-            Ok(rows.into_iter().map(show).collect())
+            rows.into_iter().map(|roster| show(view, roster)).collect()
         })
         .await
 }
@@ -455,10 +456,11 @@ pub async fn undo(server: &Server, caller: &Caller, id: &str) -> Result<RosterVi
                 policies::narrow_networks(rows, caller.name.as_str())?;
             }
             rows.mark_roster_undone(roster.id)?;
-            Ok(show(RosterRecord {
+            let undone = RosterRecord {
                 undone_at: Some(rows.now),
                 ..roster
-            }))
+            };
+            show(rows, undone)
         })
         .await
 }
@@ -681,12 +683,23 @@ fn take_back(rows: &Rows<'_>, caller: &Caller, change: &RosterChange) -> Result<
     }
 }
 
-fn show(roster: RosterRecord) -> RosterView {
+fn show(view: &ReadTransaction<'_>, roster: RosterRecord) -> Result<RosterView, Failure> {
+    let (mut active, mut suspended) = (0, 0);
+    for change in &roster.changes {
+        let RosterChange::Created { user } = change else {
+            continue;
+        };
+        match view.is_suspended(*user)? {
+            Some(true) => suspended += 1,
+            Some(false) => active += 1,
+            None => {}
+        }
+    }
     let count = |one: fn(&RosterChange) -> bool| {
         u32::try_from(roster.changes.iter().filter(|change| one(change)).count())
             .unwrap_or(u32::MAX)
     };
-    RosterView {
+    Ok(RosterView {
         id: roster.id.0,
         creates: count(|change| matches!(change, RosterChange::Created { .. })),
         joins: count(|change| matches!(change, RosterChange::Joined { .. })),
@@ -694,5 +707,7 @@ fn show(roster: RosterRecord) -> RosterView {
         actor: roster.actor,
         applied_at: roster.applied_at,
         undone_at: roster.undone_at,
-    }
+        active,
+        suspended,
+    })
 }

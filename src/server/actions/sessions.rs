@@ -45,7 +45,9 @@ pub use commit::{commit, preview_commit};
 pub(crate) use launch::{
     LaunchForMembers, USUAL_LIMITS, effective_limits, limits_of_user, project_of_launch,
 };
-pub use launch::{Launched, duplicate, has_networks, launch, offers_sudo, preview, usual_disk};
+pub use launch::{
+    Launched, duplicate, has_networks, holds_disks, launch, offers_sudo, preview, usual_disk,
+};
 pub use overview::{
     HeldSlice, MenuCounts, NodeOverview, Overview, OwnUsage, StateCounts, menu_counts, overview,
     samples,

@@ -16,6 +16,7 @@ use rules::tenancy::{DomainId, ProjectId};
 use rules::units::{Bytes, Timestamp};
 use store::folders::FolderStore;
 use store::folders::counted::CountedScope;
+use store::quota::ScopeKeeper;
 use store::trees::Size;
 use tokio::runtime::Handle;
 use uuid::Uuid;
@@ -373,10 +374,22 @@ async fn keep_size(
 
 /// How limits are held on the server's machine. The first answer of a server may take a moment: it is tried out.
 pub(crate) async fn enforcement(server: &Server) -> Result<StorageEnforcement, Failure> {
+    ask_keeper(server, |keeper| keeper.enforcement()).await
+}
+
+/// Whether the server's machine holds what sessions write outside their folders. Costs as much as `enforcement`.
+pub(crate) async fn holds_sessions(server: &Server) -> Result<bool, Failure> {
+    ask_keeper(server, |keeper| keeper.holds_sessions()).await
+}
+
+async fn ask_keeper<T: Send + 'static>(
+    server: &Server,
+    ask: fn(&dyn ScopeKeeper) -> T,
+) -> Result<T, Failure> {
     let server = server.clone();
     let told = tokio::task::spawn_blocking(move || {
         let folders = server.folders()?;
-        Ok(folders.keeper().enforcement())
+        Ok(ask(folders.keeper()))
     });
     told.await
         .map_err(|error| ServerFault::new("try out limits of folders", error))?

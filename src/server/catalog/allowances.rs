@@ -39,6 +39,15 @@ pub(crate) struct LimitRequestRecord {
     pub(crate) asked_at: Timestamp,
 }
 
+/// A user who asks for higher limits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LimitAsker {
+    pub(crate) name: String,
+    /// They cannot sign in: nobody waits for the answer.
+    pub(crate) suspended: bool,
+    pub(crate) request: LimitRequestRecord,
+}
+
 /// The code of the event that it was declined; the word of the index `event_told`.
 pub(crate) const LIMIT_DECLINED: &str = "user.limit-declined";
 
@@ -113,17 +122,21 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Names of the users who ask for higher limits, and what for; who asked first stands first. Costs a step of an index where
-    /// there is none.
-    pub(crate) fn limit_requests(&self) -> Result<Vec<(String, LimitRequestRecord)>, Failure> {
+    /// The users who ask for higher limits, and what for; who asked first stands first. Costs a step of an index where there is
+    /// none.
+    pub(crate) fn limit_requests(&self) -> Result<Vec<LimitAsker>, Failure> {
         let mut statement = self.connection.prepare_cached(
-            "select name, limit_request from user where limit_request is not null",
+            "select name, suspended, limit_request from user where limit_request is not null",
         )?;
         let rows = statement.query_map([], |row| {
-            Ok((row.get("name")?, value::json(row, "limit_request")?))
+            Ok(LimitAsker {
+                name: row.get("name")?,
+                suspended: row.get("suspended")?,
+                request: value::json(row, "limit_request")?,
+            })
         })?;
-        let mut all: Vec<(String, LimitRequestRecord)> = rows.collect::<Result<_, _>>()?;
-        all.sort_by_key(|(_, request)| request.asked_at);
+        let mut all: Vec<LimitAsker> = rows.collect::<Result<_, _>>()?;
+        all.sort_by_key(|asker| asker.request.asked_at);
         Ok(all)
     }
 

@@ -106,6 +106,15 @@ impl ReadTransaction<'_> {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// Whether an account is suspended; None for one that is gone. A look-up by its key.
+    pub(crate) fn is_suspended(&self, user: UserId) -> Result<Option<bool>, Failure> {
+        Ok(self
+            .connection
+            .prepare_cached("select suspended from user where id = ?1 and removed_at is null")?
+            .query_row([user.0.as_bytes()], |row| row.get(0))
+            .optional()?)
+    }
+
     /// True once a user has a sign-in, a token or a session.
     pub(crate) fn has_begun(&self, user: UserId) -> Result<bool, Failure> {
         Ok(self

@@ -34,6 +34,15 @@ pub(crate) fn apply_report(pass: &mut ControllerPass, report: &NodeReport) {
             session.is_on(report.node) && session.note_start_up(failure)
         });
     }
+    let lessened = pass.world.sessions.iter().filter(|session| {
+        session.is_on(report.node) && session.mounts.iter().any(|mount| mount.detached)
+    });
+    let lessened: Vec<_> = lessened.map(|session| session.id).collect();
+    for id in lessened {
+        pass.change(id, "node", |session| {
+            session.note_stuck_mounts(report.node, &report.stuck_mounts)
+        });
+    }
     let current = pass.assigned.get(&report.node);
     let changes: Vec<_> = pass
         .world
@@ -83,5 +92,6 @@ pub(crate) fn same(a: &NodeReport, b: &NodeReport) -> bool {
         && a.problems == b.problems
         && a.incidents == b.incidents
         && a.start_up_failures == b.start_up_failures
+        && a.stuck_mounts == b.stuck_mounts
         && state(a) == state(b)
 }

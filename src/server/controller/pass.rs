@@ -91,6 +91,7 @@ impl ControllerPass {
         let preempted = session.preempted_count;
         let because = session.reason.clone();
         let failed = session.start_up.failed;
+        let stuck = session.stuck_mounts();
         let answered = session.incidents.last().map(|incident| incident.id);
         if !change(session) {
             return;
@@ -110,6 +111,10 @@ impl ControllerPass {
             format!("session.{}-{}", answer.subject(), answer.word())
         } else if session.start_up.failed != failed {
             rules::codes::SESSION_START_UP_FAILED.to_owned()
+        } else if session.stuck_mounts() > stuck {
+            rules::codes::SESSION_FOLDER_STUCK.to_owned()
+        } else if session.stuck_mounts() < stuck {
+            "session.folder-detached".to_owned()
         } else if waits && session.is_confirmed() {
             "session.share-confirmed".to_owned()
         } else {

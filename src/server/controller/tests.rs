@@ -7,11 +7,14 @@ mod reservations;
 use std::collections::BTreeMap;
 
 use rules::calendar::GroupWindow;
+use rules::folder::FolderMount;
 use rules::incident::{EnforcementAction, MemoryIncident};
-use rules::messages::{ContainerStatus, ExitRecord, ReportedState, RootFileSystem, Want};
+use rules::messages::{
+    ContainerStatus, ExitRecord, ReportedState, RootFileSystem, StuckMount, Want,
+};
 use rules::names::{
-    BootId, ImageId, IncidentId, NodeId, ResourceGroupId, SessionId, SessionName, TenantName,
-    UserId,
+    BootId, FolderId, ImageId, IncidentId, NodeId, ResourceGroupId, SessionId, SessionName,
+    TenantName, UserId,
 };
 use rules::placement;
 use rules::resource_group::ResourceGroup;
@@ -91,6 +94,7 @@ fn report(generation: u64, containers: Vec<ContainerStatus>) -> NodeReport {
         partition_failures: Vec::new(),
         egress: Vec::new(),
         start_up_failures: Vec::new(),
+        stuck_mounts: Vec::new(),
         incidents: Vec::new(),
     }
 }
@@ -312,6 +316,63 @@ fn each_answer_of_the_watchdog_is_written_once_and_says_why_a_session_ended() {
     );
     assert_eq!(row.reason.as_ref().unwrap().code, "gpu.over-limit-stopped");
     assert_eq!(row.incidents.len(), 3);
+}
+
+/// That a folder stays though its owner took it out is told where its mounts stand, once, until it is out.
+#[test]
+fn a_folder_that_cannot_be_taken_out_is_told_until_it_is_gone() {
+    let mut running = session(1, SessionEnvironment::Host);
+    run(&mut running);
+    let folder = FolderId(uuid::Uuid::from_u128(5));
+    running.mounts = vec![FolderMount {
+        detached: true,
+        ..FolderMount::of_home(folder)
+    }];
+    let codes = |pass: &ControllerPass| -> Vec<String> {
+        let writes = pass.writes();
+        writes
+            .iter()
+            .flat_map(|writes| writes.happened.iter().map(|each| each.code.clone()))
+            .filter(|code| code != "session.preparing")
+            .collect()
+    };
+    let mut stuck = report(
+        0,
+        vec![ContainerStatus {
+            name: running.container(),
+            state: ReportedState::Running {
+                since: at(2),
+                paused: false,
+            },
+            usage: None,
+            devices: Vec::new(),
+            ran: None,
+        }],
+    );
+    let gone = stuck.clone();
+    let mut controller = Controller::default();
+    let before = take(
+        &mut controller,
+        sight_of(vec![running.clone()], &[]),
+        &[&gone],
+    );
+    assert!(codes(&before).is_empty(), "{:?}", codes(&before));
+    stuck.stuck_mounts = vec![StuckMount {
+        container: running.container(),
+        folder,
+    }];
+    let kept = take(&mut controller, written(&before, &[]), &[&stuck, &stuck]);
+    assert_eq!(codes(&kept), ["session.folder-stuck"]);
+    let row = &kept.world.sessions[0];
+    assert!(row.mounts[0].is_there());
+    assert_eq!(row.reason.as_ref().unwrap().code, "session.folder-stuck");
+    let again = take(&mut controller, written(&kept, &[]), &[&stuck]);
+    assert!(codes(&again).is_empty(), "{:?}", codes(&again));
+    let out = take(&mut controller, written(&again, &[]), &[&gone]);
+    assert_eq!(codes(&out), ["session.folder-detached"]);
+    let row = &out.world.sessions[0];
+    assert!(!row.mounts[0].is_there());
+    assert_eq!(row.reason, None);
 }
 
 #[test]

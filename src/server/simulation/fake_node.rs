@@ -278,6 +278,7 @@ impl FakeNode {
             partition_failures: Vec::new(),
             egress: Vec::new(),
             start_up_failures: Vec::new(),
+            stuck_mounts: Vec::new(),
             incidents: Vec::new(),
         }
     }

@@ -203,6 +203,7 @@ impl FakeMachine {
             partition_failures: Vec::new(),
             egress: self.egress.clone(),
             start_up_failures: Vec::new(),
+            stuck_mounts: Vec::new(),
             incidents: Vec::new(),
         }
     }

@@ -1112,6 +1112,11 @@ const DOORS: &[(&str, &[&str], &[&str])] = &[
         &["suspendRoster"],
         &["roster suspend x --stop-sessions"],
     ),
+    (
+        "POST /users/import/{id}/restore",
+        &["suspendRoster"],
+        &["roster suspend x --undo"],
+    ),
     ("", &["listDomains"], &["domain ls"]),
     ("", &["createDomain"], &["domain create x"]),
     ("", &["getDomain"], &["domain get x"]),

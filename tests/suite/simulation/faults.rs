@@ -240,6 +240,7 @@ pub(super) fn invented(world: &ClusterSnapshot, now: Timestamp) -> Vec<NodeRepor
             partition_failures: Vec::new(),
             egress: Vec::new(),
             start_up_failures: Vec::new(),
+            stuck_mounts: Vec::new(),
             incidents: Vec::new(),
         })
         .collect()

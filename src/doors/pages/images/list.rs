@@ -399,6 +399,7 @@ pub(super) async fn ask(
                 .collect(),
             icon: "trash-2",
             go: t.images_remove_go().to_owned(),
+            ends: true,
             force: None,
         }),
         why: "",

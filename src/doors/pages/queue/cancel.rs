@@ -95,6 +95,7 @@ pub(super) async fn ask(
                 .collect(),
             icon: "x",
             go: t.verb_cancel_session().to_owned(),
+            ends: true,
             force: None,
         }),
         why: "",

@@ -192,7 +192,8 @@ pub(super) fn facts(
         });
     }
     // Where they stand inside is what a user types first.
-    let there = session.mounts.iter().filter(|mount| !mount.detached);
+    let there = session.mounts.iter();
+    let there = there.filter(|mount| !mount.detached || mount.stuck);
     for mount in there.take(3) {
         all.push(IconFact {
             icon: "folder",
@@ -234,7 +235,13 @@ fn time_on_hold(events: &[EventView]) -> u64 {
     told
 }
 
-pub(super) fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec<(String, String)> {
+/// `disk_is_held`: the machine holds the session to its disk.
+pub(super) fn limits(
+    t: Text,
+    session: &SessionView,
+    policy: SharePolicy,
+    disk_is_held: bool,
+) -> Vec<(String, String)> {
     let given = session.resources;
     // Equal parts, as containers of one session have them, stand in one row.
     let mut grants: Vec<(String, usize)> = Vec::new();
@@ -287,9 +294,12 @@ pub(super) fn limits(t: Text, session: &SessionView, policy: SharePolicy) -> Vec
         let granted = t.where_sudo_granted().to_owned();
         all.push((t.where_sudo().to_owned(), granted));
     }
-    if let Some(disk) = given.disk {
-        all.push((t.where_disk().to_owned(), components::size(disk.0)));
-    }
+    let disk = match (given.disk, disk_is_held) {
+        (None, _) => t.common_unlimited().to_owned(),
+        (Some(disk), true) => components::size(disk.0),
+        (Some(disk), false) => t.where_disk_not_held(components::size(disk.0)),
+    };
+    all.push((t.where_disk().to_owned(), disk));
     if let Some(seconds) = session.max_runtime_seconds.or(session.timeout_seconds) {
         all.push((
             t.where_max_runtime().to_owned(),
@@ -422,7 +432,9 @@ pub(super) fn settings(
         if mount.over_limit {
             told.push_str(&format!(" · {}", t.settings_mount_held()));
         }
-        if mount.detached {
+        if mount.stuck {
+            told.push_str(&format!(" · {}", t.settings_mount_stuck()));
+        } else if mount.detached {
             told.push_str(&format!(" · {}", t.settings_mount_detached()));
         }
         (t.settings_mount().to_owned(), told)
@@ -447,7 +459,27 @@ pub(super) fn settings(
 
 #[cfg(test)]
 mod tests {
+    use rules::units::Bytes;
+
     use super::*;
+
+    #[test]
+    fn a_disk_is_told_with_whether_it_is_held() {
+        let t = Text::default();
+        let mut session = running(false);
+        let mut told = |disk: Option<u64>, is_held| {
+            session.resources.disk = disk.map(Bytes::gib);
+            let rows = limits(t, &session, SharePolicy::default(), is_held);
+            let row = rows.into_iter().find(|(name, _)| name == t.where_disk());
+            row.map(|(_, value)| value)
+        };
+        assert_eq!(told(Some(20), true).as_deref(), Some("20 GiB"));
+        assert_eq!(
+            told(Some(20), false).as_deref(),
+            Some("20 GiB, not enforced here")
+        );
+        assert_eq!(told(None, false).as_deref(), Some("no limit"));
+    }
 
     fn history(lines: &[(&str, i64)]) -> Vec<EventView> {
         let event = |(code, second): &(&str, i64)| EventView {

@@ -500,6 +500,7 @@ pub(super) fn pages(t: Text) -> Vec<(&'static str, String)> {
                     owner: "lee".into(),
                     access: t.folder_shares_rw(),
                     is_over: true,
+                    is_stuck: false,
                 })
                 .into_iter()
                 .collect(),
@@ -2060,6 +2061,7 @@ fn dialog(t: Text, question: bool) -> DialogPage {
             fields: vec![("id", "x".into())],
             icon: "power",
             go: t.stop_graceful().into(),
+            ends: true,
             force: Some(t.stop_force().into()),
         }),
         why: match question {
@@ -3185,7 +3187,9 @@ fn roster(
         id: "0199f0a3-6c1e-7d40".into(),
         when: "14:22".into(),
         facts: t.rosters_facts("mina", t.rosters_new_accounts(79)),
+        suspended: t.rosters_suspended(2),
         may_suspend: undone.is_empty(),
+        may_restore: undone.is_empty(),
         undone,
     };
     rosters::RosterPage {

@@ -1130,6 +1130,42 @@ async fn a_site_with_as_many_policies_as_may_be_is_offered_no_form() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// Who asks for more reads first what holds, and which rule says it: of two policies the stricter one.
+#[tokio::test]
+async fn who_asks_for_a_higher_limit_sees_what_holds_and_which_rule_wins() {
+    let house = PagesFixture::open();
+    let cookie = house.set_up().await;
+    for (name, sessions) in [("wide", "7"), ("narrow", "3")] {
+        let made = house.post(&cookie, "/policies", &[("name", name)]).await;
+        assert_eq!(made.status, StatusCode::SEE_OTHER, "{}", made.body);
+        let (level, subject) = match name {
+            "wide" => ("site", ""),
+            _ => ("domain", "default"),
+        };
+        let form = [
+            ("sessions", sessions),
+            ("level", level),
+            ("subject", subject),
+        ];
+        let path = format!("/policies/{name}/attach");
+        let attached = house.post(&cookie, &path, &form).await;
+        assert_eq!(attached.status, StatusCode::SEE_OTHER, "{}", attached.body);
+    }
+    let page = house.get(&cookie, "/me/limits?key=sessions").await.body;
+    for told in [
+        "<dd>0 of 3 · policy narrow</dd>",
+        "Sessions that run or start, at once: 3</option>",
+        "Now: 0 of 3 · policy narrow",
+        " · built in</dd>",
+        "<dt>GPUs</dt><dd>no limit</dd>",
+    ] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
+    assert!(!page.contains("policy wide"), "{page}");
+    let faults = lint::page(&page);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
 #[tokio::test]
 async fn tastes_are_kept_by_the_browser() {
     let house = PagesFixture::open();

@@ -6,7 +6,7 @@ use api::allowances::{LimitRequestDeclineBody, LimitRequestView, NewLimitRequest
 use super::super::allowed;
 use super::*;
 use crate::catalog::Rows;
-use crate::catalog::allowances::{LIMIT_DECLINED, LimitRequestRecord};
+use crate::catalog::allowances::{LIMIT_DECLINED, LimitAsker, LimitRequestRecord};
 use crate::catalog::events::NewEvent;
 use crate::catalog::users::ROOT;
 
@@ -61,7 +61,7 @@ pub async fn ask(
             rows.put_limit_request(user, Some(&request))?;
             let told = format!("{} for {} d", limits.told(), asked.days);
             note(rows, &caller, user, ("user.limit-asked", "", told.as_str()))?;
-            Ok(show(caller.name.to_string(), request))
+            Ok(show(asker(&caller, request)))
         })
         .await
 }
@@ -69,12 +69,12 @@ pub async fn ask(
 /// What the caller asks for. Errors: `limit-request.not-found`.
 pub async fn own(server: &Server, caller: &Caller) -> Result<LimitRequestView, Failure> {
     allowed(caller, Permission::Me)?;
-    let (user, name) = (caller.subject.user, caller.name.to_string());
+    let user = caller.subject.user;
     let found = server
         .catalog()
         .read_now("show a request for limits", |view| view.limit_request(user))?;
     let found = found.ok_or_else(refusals::limit_request_not_found)?;
-    Ok(show(name, found))
+    Ok(show(asker(caller, found)))
 }
 
 /// Takes back what the caller asks for. Errors: `limit-request.not-found`.
@@ -96,14 +96,15 @@ pub async fn withdraw(server: &Server, caller: &Caller) -> Result<(), Failure> {
         .await
 }
 
-/// All that wait, who asked first first; for administrators and auditors of the site. Never more than 500.
+/// All that wait, who asked first first, also those of suspended users, which can be answered like the others; for
+/// administrators and auditors of the site. Never more than 500.
 pub async fn list(server: &Server, caller: &Caller) -> Result<Vec<LimitRequestView>, Failure> {
     may(&caller.subject, Permission::SystemRead, &Scope::SITE)?;
     server
         .catalog()
         .read_now("list requests for limits", |view| {
             let all = view.limit_requests()?.into_iter();
-            Ok(all.map(|(name, request)| show(name, request)).collect())
+            Ok(all.map(show).collect())
         })
 }
 
@@ -181,9 +182,20 @@ fn note(
     })
 }
 
-fn show(user: String, request: LimitRequestRecord) -> LimitRequestView {
+/// The caller with what they ask for: who calls is not suspended.
+fn asker(caller: &Caller, request: LimitRequestRecord) -> LimitAsker {
+    LimitAsker {
+        name: caller.name.to_string(),
+        suspended: false,
+        request,
+    }
+}
+
+fn show(asker: LimitAsker) -> LimitRequestView {
+    let request = asker.request;
     LimitRequestView {
-        user,
+        user: asker.name,
+        suspended: asker.suspended,
         limits: LimitsBody::from(request.limits),
         days: request.days,
         reason: request.reason,

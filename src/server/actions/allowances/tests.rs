@@ -463,6 +463,29 @@ async fn a_user_asks_for_more_and_is_answered() {
         ..LimitsBody::default()
     };
     assert_eq!(left, [bytes]);
+    // Of a suspended user the request stays in the list, marked, and is no news; it can be answered as before.
+    let told = async || {
+        let told = notices::list(&server, &boss).await.unwrap();
+        let waits = |one: &notices::OwnNotice| matches!(one.about, NoticeKind::LimitsAsked(_));
+        told.iter().any(waits)
+    };
+    ask(waiting(4_000)).await.unwrap();
+    assert!(told().await && !asks().await[0].suspended);
+    let suspend = async |suspended| {
+        let changed = users::suspend(&server, &boss, "mina", suspended, None).await;
+        changed.unwrap();
+    };
+    suspend(true).await;
+    assert!(!told().await && asks().await[0].suspended);
+    assert_eq!(notices::unread(&server, &boss), 0);
+    suspend(false).await;
+    assert!(told().await && !asks().await[0].suspended);
+    suspend(true).await;
+    let no = LimitRequestDeclineBody::default();
+    let declined = requests::decline(&server, &boss, "mina", no).await;
+    declined.unwrap();
+    assert_eq!(asks().await, []);
+    suspend(false).await;
     // Who is removed asks for nothing.
     ask(waiting(4_000)).await.unwrap();
     users::remove(&server, &boss, "mina", None).await.unwrap();

@@ -8,7 +8,7 @@ use api::folders::{
 };
 use api::sessions::Owner;
 use rules::app_share::is_member;
-use rules::folder::{Folder, FolderKind, FolderState, MountAccess};
+use rules::folder::{Folder, FolderKind, FolderMount, FolderState, MountAccess};
 use rules::folder_rights::{FolderRight, FolderShare, FolderVerb, ShareTarget, speaks_for};
 use rules::names::{FolderId, FolderShareId, SessionName};
 use rules::permissions::Permission;
@@ -87,6 +87,7 @@ pub async fn sessions(
                     owner,
                     access,
                     allowed: is_enough(right, access),
+                    stuck: of_folder(session, folder.id).any(|mount| !mount.stuck.is_empty()),
                 });
             }
             all.sort_by(|a, b| (&a.owner.name, &a.name).cmp(&(&b.owner.name, &b.name)));
@@ -718,13 +719,15 @@ fn right_of(
 
 /// How a session mounts a folder; None where it does not. Of several mounts of it the strongest.
 fn access_of(session: &Session, folder: FolderId) -> Option<MountAccess> {
-    let mut of_it = session
-        .mounts
-        .iter()
-        .filter(|mount| mount.folder == folder && !mount.detached)
-        .peekable();
+    let mut of_it = of_folder(session, folder).peekable();
     of_it.peek()?;
     Some(MountAccess::of(of_it.all(|mount| mount.read_only)))
+}
+
+/// The mounts by which a session has a folder now, those that its machine could not take out of it among them.
+fn of_folder(session: &Session, folder: FolderId) -> impl Iterator<Item = &FolderMount> {
+    let mounts = session.mounts.iter();
+    mounts.filter(move |mount| mount.folder == folder && mount.is_there())
 }
 
 fn is_enough(right: Option<FolderRight>, access: MountAccess) -> bool {

@@ -223,10 +223,16 @@ async fn the_users_that_a_roster_made_are_suspended_and_admitted_as_one() {
     let unknown = suspend(&server, &boss, "x", Suspension::SessionsGoOn).await;
     assert_eq!(code(unknown), "roster.not-found");
     assert!(suspended().await.is_empty());
+    let told = async || {
+        let all = list(&server, &boss).await.unwrap();
+        (all[0].active, all[0].suspended)
+    };
+    assert_eq!(told().await, (2, 0), "one is gone, one was there before");
 
     let first = set(&boss, Suspension::SessionsGoOn).await.unwrap();
     assert_eq!(first.users, 2);
     assert_eq!(suspended().await, ["kim", "lee"]);
+    assert_eq!(told().await, (0, 2));
     let live = || {
         let read = server
             .catalog()
@@ -241,6 +247,10 @@ async fn the_users_that_a_roster_made_are_suspended_and_admitted_as_one() {
     let back = set(&boss, Suspension::Lifted).await.unwrap();
     assert_eq!(back.users, 2);
     assert!(suspended().await.is_empty());
+    users::suspend(&server, &boss, "lee", true, None)
+        .await
+        .unwrap();
+    assert_eq!(told().await, (1, 1));
 }
 
 /// A class as a Korean spreadsheet writes it: a lead and 79 members, one of whom is there already.

@@ -19,8 +19,9 @@ use rules::workload::validate::{RequestedResize, check_run_seconds};
 use super::discreet;
 use super::find::find;
 use super::launch::{
-    keep_as_launched, keep_within_image, keep_within_limits, lower_priority, put_priority,
-    refuse_document_gone, refuse_own_full_queue, refuse_undeclared, renew_egress,
+    hold_disk, keep_as_launched, keep_within_image, keep_within_limits, lower_priority,
+    put_priority, refuse_document_gone, refuse_own_full_queue, refuse_undeclared, renew_egress,
+    usual_disk,
 };
 use super::view::NameCache;
 use crate::access::Caller;
@@ -86,7 +87,7 @@ pub async fn stop_saying(
 }
 
 /// Starts an ended session once more, or ends a live one and starts it again; under the same id, the
-/// next incarnation, with the order it has now.
+/// next incarnation, with the order it has now. One without a disk, as older versions launched it, gets what a launch gets.
 ///
 /// Errors: `session.name-taken` where its name went to another meanwhile, `image.not-found` where its
 /// image is gone, `session.document-gone`, `course.term-over`; `folder.in-trash`, `folder.not-found` where a folder that it
@@ -100,6 +101,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
             Ok(!found.mounts.is_empty())
         })?;
     let enforcement = enforcement_for(server, has_mounts).await?;
+    let disk = usual_disk(server, caller).await?;
     change(
         server,
         caller,
@@ -125,6 +127,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                     let subjects = subjects_of(session);
                     refuse_undeclared(rows, &subjects, &session.spec, None)?;
                     keep_as_launched(rows, &subjects, &mut session.spec)?;
+                    hold_disk(&mut session.spec, disk);
                     lower_priority(rows, &subjects, &mut session.precedence)?;
                     renew_egress(rows, &subjects, session)?;
                     refuse_own_full_queue(rows, &subjects, 1, &session.spec)?;
@@ -139,6 +142,7 @@ pub async fn restart(server: &Server, caller: &Caller, id: &str) -> Result<Sessi
                 | SessionState::Running
                 | SessionState::Stopping => {
                     keep_as_launched(rows, &subjects_of(session), &mut session.spec)?;
+                    hold_disk(&mut session.spec, disk);
                     start_within_budget(rows, &seen, session)?;
                     let before = std::mem::replace(&mut session.restart, true);
                     let because = reasons::session_restarting(&by);

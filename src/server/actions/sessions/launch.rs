@@ -44,7 +44,7 @@ use crate::actions::budgets::{self, keep_within_budgets};
 use crate::actions::folders::{self, homes};
 use crate::actions::reservations::of_launch;
 use crate::actions::resource_groups::seen_ids;
-use crate::actions::storage::usual_limits;
+use crate::actions::storage::{holds_sessions, usual_limits};
 use crate::actions::system::refuse_unwell;
 use crate::actions::tenancy::{find_project, project_for_launch};
 use crate::actions::{IdempotencyKey, once, own_key};
@@ -226,11 +226,17 @@ pub async fn launch(
 /// Errors: `disk.not-held`.
 async fn refuse_unheld_disk(server: &Server, request: &LaunchRequest) -> Result<(), Failure> {
     let asks = request.resources.disk.is_some();
-    let enforcement = folders::enforcement_for(server, asks).await?;
-    match enforcement.is_enforced() {
+    match !asks || holds_sessions(server).await? {
         true => Ok(()),
         false => Err(refusals::disk_not_held().at("/resources/disk").into()),
     }
+}
+
+/// Whether this machine holds sessions to what they may write outside their folders. That of a preset or a policy stands in a
+/// session where it holds none, too.
+pub async fn holds_disks(server: &Server, caller: &Caller) -> Result<bool, Failure> {
+    allowed(caller, Permission::SessionsRead)?;
+    Ok(server.has_scopes() && holds_sessions(server).await?)
 }
 
 /// What a session is held to on the disk where its launch, its preset and the policies say nothing; None where the site has no
@@ -241,12 +247,14 @@ pub async fn usual_disk(server: &Server, caller: &Caller) -> Result<Option<Bytes
     }
     let usual = server.settings().usual_disk();
     let usual = usual.filter(|_| server.has_scopes());
-    let enforcement = folders::enforcement_for(server, usual.is_some()).await?;
-    Ok(usual.filter(|_| enforcement.is_enforced()))
+    match usual.is_some() && holds_sessions(server).await? {
+        true => Ok(usual),
+        false => Ok(None),
+    }
 }
 
 /// Gives a session without a disk the usual one, for each of its containers.
-fn hold_disk(spec: &mut session::SessionSpec, usual: Option<Bytes>) {
+pub(super) fn hold_disk(spec: &mut session::SessionSpec, usual: Option<Bytes>) {
     if let (None, Some(each)) = (spec.demand.disk, usual) {
         let all = each.0.saturating_mul(u64::from(spec.containers.max(1)));
         spec.demand.disk = Some(Bytes(all));

@@ -386,13 +386,22 @@ async fn a_policy_that_asks_for_a_time_limit_refuses_a_session_without_one() {
     assert_eq!(removed.code, "limit.needed");
 }
 
-/// Holds each limit, and keeps nothing.
+/// Holds each limit, or those of folders alone, and keeps nothing.
 #[derive(Debug)]
-struct HeldDisks;
+struct HeldDisks {
+    of_sessions: bool,
+}
 
 impl ScopeKeeper for HeldDisks {
     fn enforcement(&self) -> StorageEnforcement {
-        StorageEnforcement::Image
+        match self.of_sessions {
+            true => StorageEnforcement::Image,
+            false => StorageEnforcement::Native,
+        }
+    }
+
+    fn holds_sessions(&self) -> bool {
+        self.of_sessions
     }
 
     fn enter(&self, _: &ScopePlace, _: Option<Bytes>) -> io::Result<ScopeLease> {
@@ -412,6 +421,35 @@ impl ScopeKeeper for HeldDisks {
     }
 }
 
+/// A server with a usual disk of 3 GiB.
+fn with_disks(data: &std::path::Path, of_sessions: bool) -> Server {
+    let settings = base::settings::Settings {
+        data: data.to_path_buf(),
+        session_disk: "3g".to_owned(),
+        ..(*Server::for_tests().settings()).clone()
+    };
+    let server = Server::start(settings, base::observe::Clock::system()).unwrap();
+    server.put_test_node("fardel-01");
+    server.bring_scopes(std::sync::Arc::new(HeldDisks { of_sessions }));
+    server
+}
+
+/// The disk may hold folders by its own quota while nothing is there to make the disk of a session with.
+#[tokio::test]
+async fn no_disk_is_promised_where_folders_alone_are_held() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = with_disks(folder.path(), false);
+    let kim = user(&server, "kim", Role::User);
+    assert!(!holds_disks(&server, &kim).await.unwrap());
+    assert_eq!(usual_disk(&server, &kim).await.unwrap(), None);
+    let session = one(&server, &kim, named("none")).await.unwrap();
+    assert_eq!(session.resources.disk, None);
+    let mut typed = named("typed");
+    typed.resources.disk = Some(Bytes::gib(5));
+    let refused = refusal(launch(&server, &kim, typed, None).await);
+    assert_eq!(refused.code, "disk.not-held");
+}
+
 #[tokio::test]
 async fn a_session_that_names_no_disk_has_the_usual_one_where_limits_are_held() {
     let bare = server();
@@ -419,15 +457,9 @@ async fn a_session_that_names_no_disk_has_the_usual_one_where_limits_are_held() 
     let none = one(&bare, &lee, named("none")).await.unwrap();
     assert_eq!(none.resources.disk, None, "nothing holds a limit there");
     let folder = tempfile::tempdir().unwrap();
-    let settings = base::settings::Settings {
-        data: folder.path().to_path_buf(),
-        session_disk: "3g".to_owned(),
-        ..(*Server::for_tests().settings()).clone()
-    };
-    let server = Server::start(settings, base::observe::Clock::system()).unwrap();
-    server.put_test_node("fardel-01");
+    let server = with_disks(folder.path(), true);
     let kim = user(&server, "kim", Role::User);
-    server.bring_scopes(std::sync::Arc::new(HeldDisks));
+    assert!(holds_disks(&server, &kim).await.unwrap());
     let disk_of = |session: SessionView| {
         let row = server
             .catalog()
@@ -437,6 +469,22 @@ async fn a_session_that_names_no_disk_has_the_usual_one_where_limits_are_held() 
     };
     let usual = one(&server, &kim, named("usual")).await.unwrap();
     assert_eq!(disk_of(usual), Some(Bytes::gib(3)));
+    // One of an older version has none before it starts again; then it is held as a new one is.
+    let old = one(&server, &kim, named("old")).await.unwrap();
+    let id = old.id;
+    server
+        .catalog()
+        .write_now(Lane::Requests, "take its disk away", move |rows| {
+            rows.change_session(id, None, "test", None, |session| {
+                session.spec.demand.disk = None;
+                true
+            })?;
+            Ok(())
+        })
+        .unwrap();
+    carry_out(&server, id, Some(0));
+    let again = restart(&server, &kim, "old").await.unwrap();
+    assert_eq!(disk_of(again), Some(Bytes::gib(3)));
     let two = LaunchRequest {
         containers: 2,
         ..named("two")
