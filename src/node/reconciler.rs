@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use base::link::NodeEnd;
 use base::observe::{Clock, chain};
 use rules::housekeeping::{ReconcileStep, steps};
+use rules::incident::StuckMount;
 use rules::messages::{
     Assignment, ContainerOrder, ContainerStatus, MountSpec, NodeReport, ReportedState,
-    RootFileSystem, STOP_GRACE_SECONDS, StuckMount, Want,
+    RootFileSystem, STOP_GRACE_SECONDS, Want,
 };
 use rules::names::{BootId, ContainerName, FolderId, VolumeId};
 use rules::reason::Reason;

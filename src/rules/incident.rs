@@ -3,10 +3,17 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::names::{ContainerName, IncidentId};
+use crate::names::{ContainerName, FolderId, IncidentId};
 use crate::reason::Reason;
 use crate::reasons;
 use crate::units::{Bytes, Timestamp};
+
+/// A folder that could not be taken out of a running container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StuckMount {
+    pub container: ContainerName,
+    pub folder: FolderId,
+}
 
 /// A container held more of a device's memory than it was granted, or filled its machine's disk; or no longer
 /// does.

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::devices::MigProfile;
 use crate::egress::{EgressReport, SessionEgress};
-use crate::incident::MemoryIncident;
+use crate::incident::{MemoryIncident, StuckMount};
 use crate::names::{BootId, ContainerName, FolderId, NodeId};
 use crate::process_limits::ProcessLimits;
 use crate::reason::Reason;
@@ -191,13 +191,6 @@ pub struct NodeReport {
     /// Folders that the containers above were to lose and still have. It is tried again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stuck_mounts: Vec<StuckMount>,
-}
-
-/// A folder that could not be taken out of a running container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StuckMount {
-    pub container: ContainerName,
-    pub folder: FolderId,
 }
 
 /// A device that could not be cut as ordered. It is tried again.

@@ -15,8 +15,7 @@ use super::state::{DesiredState, EndedSession, LastPlace, Lifecycle, PlacedSessi
 use crate::app_launch::LaunchedApps;
 use crate::codes;
 use crate::egress::SessionEgress;
-use crate::incident::{EnforcementAction, MemoryIncident};
-use crate::messages::StuckMount;
+use crate::incident::{EnforcementAction, MemoryIncident, StuckMount};
 use crate::names::{ContainerName, NodeId, SessionId, SessionName, UserId, UserName};
 use crate::process_limits::ProcessLimits;
 use crate::reason::Reason;

@@ -10,10 +10,8 @@ use super::session::{Session, SessionChange, Transition};
 use super::spec::{SessionEnvironment, SessionKind, SessionSpec};
 use super::state::{DesiredState, Lifecycle, PlacedSession, SessionState};
 use crate::assignment;
-use crate::incident::{EnforcementAction, MemoryIncident};
-use crate::messages::{
-    Assignment, ContainerStatus, ExitRecord, NodeReport, ReportedState, StuckMount, Want,
-};
+use crate::incident::{EnforcementAction, MemoryIncident, StuckMount};
+use crate::messages::{Assignment, ContainerStatus, ExitRecord, NodeReport, ReportedState, Want};
 use crate::names::{
     BootId, FolderId, IncidentId, NodeId, SessionId, SessionName, UserId, UserName,
 };

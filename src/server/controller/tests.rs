@@ -8,10 +8,8 @@ use std::collections::BTreeMap;
 
 use rules::calendar::GroupWindow;
 use rules::folder::FolderMount;
-use rules::incident::{EnforcementAction, MemoryIncident};
-use rules::messages::{
-    ContainerStatus, ExitRecord, ReportedState, RootFileSystem, StuckMount, Want,
-};
+use rules::incident::{EnforcementAction, MemoryIncident, StuckMount};
+use rules::messages::{ContainerStatus, ExitRecord, ReportedState, RootFileSystem, Want};
 use rules::names::{
     BootId, FolderId, ImageId, IncidentId, NodeId, ResourceGroupId, SessionId, SessionName,
     TenantName, UserId,
