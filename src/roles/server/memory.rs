@@ -18,8 +18,8 @@ const MAPPED_FROM: i32 = 1 << 20;
 /// Heaps of all threads together. Higher: each keeps what its worst moment needed. Lower: threads wait for
 /// each other.
 const HEAPS: i32 = 2;
-/// How often what lies free is given back. Costs a millisecond, and what runs next some three hundred faults of 64 KiB;
-/// longer keeps the last burst as long.
+/// How often what lies free is given back. Costs a millisecond, and what runs next its faults; longer keeps the last burst as
+/// long.
 const GIVE_BACK: Duration = Duration::from_secs(30);
 
 /// Fixes the allocator's limits. To be called before threads are made; other C libraries keep theirs.
