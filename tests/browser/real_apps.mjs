@@ -1,18 +1,20 @@
 // Apps as their makers ship them, each started by its description in the built-in list and opened through the proxy in a
-// real browser: opened, typed into, seen, left alone for a minute, used again, loaded again; at ports and at names. Changes
-// nothing of an app, and installs none: `cargo ci apps` does, and says where they lie.
+// real browser: opened, typed into, seen, left alone for a minute, used again, loaded again; at ports and at names. One is a
+// desktop in an environment of ours. Changes nothing of an app, and installs none: `cargo ci apps` does, and says where they
+// lie.
 //
 // What they keep open stays over a minute without use, and from the click to the page of a JupyterLab that listens it takes
 // at most two seconds.
 
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { launch } from "./lib/browser.mjs";
 import { freePort, openWith, setUp, until } from "./lib/house.mjs";
 
-// Below `/usr`, which a session on the machine's own programs sees: a folder with `bin` for each app.
+// Below `/usr`, which a session on the machine's own programs sees: a folder with `bin`, or with a bundle, for each app.
 const FOLDER = process.env.FARDEL_REAL_APPS ?? "";
 const REST_MS = Number(process.env.FARDEL_APP_REST_MS ?? 60_000);
 // From the click on a JupyterLab that listens to its page. Others have work of their own before they answer, and are told.
@@ -23,6 +25,15 @@ const SETTLE_MS = 5_000;
 const SLOW_MS = 60_000;
 // What descriptions give an app until it answers, and the page that then leads on.
 const START_MS = 125_000;
+// An environment of a gigabyte comes in.
+const IMPORT_MS = 300_000;
+// The panel's letters and buttons have edges in more colours than these; where no panel came there is one.
+const DRAWN_COLOURS = 32;
+// Where the panel of a desktop has the button of its terminal, and what it takes of the height, with its clock.
+const TERMINAL = { left: 20, bottom: 18 };
+const PANEL = 40;
+// A picture that stays so long is whole.
+const STILL_MS = 1_500;
 // A folder for pictures of each step.
 const PICTURES = process.env.FARDEL_PICTURES;
 
@@ -74,9 +85,38 @@ with mlflow.start_run(run_name="run-" + sys.argv[1]):
     mlflow.log_metric("loss", 0.5)
 `;
 
+/// What a desktop shows: how many colours its panel has, and a sum over each pixel above it; undefined before its first
+/// picture. The picture itself is read, not what the page says of itself.
+const drawn = (page) => page.evaluate((panel) => {
+  const canvas = document.querySelector(".noVNC_connected #noVNC_container canvas");
+  if (!canvas?.width || !canvas.height) return undefined;
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const pixels = new Uint32Array(data.buffer);
+  const above = canvas.width * (canvas.height - panel);
+  let windows = 7;
+  for (let at = 0; at < above; at += 1) windows = (Math.imul(windows, 31) + pixels[at]) >>> 0;
+  return { colours: new Set(pixels.subarray(above)).size, windows };
+}, PANEL);
+
+/// Waits until a desktop shows another picture than this one, which then stays: a window comes in steps, and takes letters
+/// after the last of them.
+function redrawn(page, before) {
+  let last = before.windows;
+  let since = Date.now();
+  return until(() => "another picture of the desktop", async () => {
+    const now = await drawn(page);
+    if (now?.windows !== last) {
+      last = now?.windows;
+      since = Date.now();
+    }
+    return now && last !== before.windows && Date.now() - since > STILL_MS && now;
+  });
+}
+
 /// What is asked of each: `file` is laid in its session as `app.py`; `shows` waits until the page can be
 /// used, `uses` types a word and waits for what comes of it. `keeps`: a socket or a stream of its page
-/// stays open; the others ask again each time. `within`: its page comes so soon.
+/// stays open; the others ask again each time. `within`: its page comes so soon. `image`: it is in an
+/// environment, and `program` is its bundle.
 const APPS = [
   {
     name: "jupyter",
@@ -176,6 +216,26 @@ const APPS = [
       await page.getByText(`run-${word}`, { exact: true }).first().waitFor({ timeout: SLOW_MS });
     },
   },
+  {
+    name: "desktop",
+    title: "Desktop (VNC)",
+    program: "desktop.tar",
+    image: "desktop:1.0",
+    keeps: true,
+    shows: (page) => until(() => "a picture of the desktop", async () => ((await drawn(page))?.colours ?? 0) > DRAWN_COLOURS),
+    async uses(page, word) {
+      // A new terminal comes to the front, and what is typed goes into it.
+      const bare = await drawn(page);
+      await page.mouse.click(TERMINAL.left, page.viewportSize().height - TERMINAL.bottom);
+      // Else the button's own hint would be another picture.
+      await page.mouse.move(TERMINAL.left, TERMINAL.bottom);
+      const opened = await redrawn(page, bare);
+      await page.keyboard.type(`echo seen $(echo ${word} | tr a-z A-Z) >/tmp/seen; cat /tmp/seen\n`);
+      await redrawn(page, opened);
+      const seen = () => house.command("exec", "desktop", "--", "sh", "-c", "cat /tmp/seen 2>/dev/null || true");
+      await until(() => `the desktop says ${word}: ${seen()}`, async () => seen() === `seen ${word.toUpperCase()}\n`);
+    },
+  },
 ];
 
 /// Where a server has its apps: at ports of its address, as on a box without a name, or at names of their own.
@@ -201,14 +261,21 @@ async function settle(place) {
 
 const session = (name) => JSON.parse(house.command("session", "get", name, "-o", "json"));
 
+/// The program of one app, or the bundle of the environment that has it.
+const brought = (app) => join(FOLDER, app.name, app.image ? "" : "bin", app.program);
+
 /// Starts a session that has the programs of one app.
 async function start(app) {
-  const path = `${join(FOLDER, app.name, "bin")}:/usr/bin:/bin`;
-  const lays = `printf '%s' "$1" > app.py; exec sleep infinity`;
-  house.command(
-    "run", "-d", "--cpu", "1", "--mem", "3g", "--name", app.name, "-e", `PATH=${path}`, "host", "--",
-    "sh", "-c", lays, "sh", app.file ?? "",
-  );
+  const begin = (...words) => house.command("run", "-d", "--cpu", "1", "--mem", "3g", "--name", app.name, ...words);
+  if (app.image) {
+    const words = ["environment", "import", "--accept-unsigned", brought(app)];
+    execFileSync(house.binary, words, { env: house.environment, timeout: IMPORT_MS });
+    begin(app.image, "--", "sleep", "infinity");
+  } else {
+    const path = `${join(FOLDER, app.name, "bin")}:/usr/bin:/bin`;
+    const lays = `printf '%s' "$1" > app.py; exec sleep infinity`;
+    begin("-e", `PATH=${path}`, "host", "--", "sh", "-c", lays, "sh", app.file ?? "");
+  }
   await until(() => `${app.name} runs or ends`, async () => ["running", "ended"].includes(session(app.name).state));
   assert.equal(session(app.name).state, "running");
 }
@@ -322,7 +389,7 @@ for (const place of PLACES) {
       test(`${app.title} is opened, typed into, seen, used after a rest and loaded again`, async (t) => {
         if (!root) return t.skip("sessions need root");
         if (!FOLDER) return t.skip("FARDEL_REAL_APPS names no folder with apps");
-        if (!existsSync(join(FOLDER, app.name, "bin", app.program))) return t.skip(`${app.title} is not installed`);
+        if (!existsSync(brought(app))) return t.skip(`${app.title} is not installed`);
         await start(app);
         try {
           await tried(app);

@@ -68,11 +68,12 @@ usage: cargo ci quick | full | release | nightly [--tested [--linted]]
   vm        a Debian with systemd in a virtual machine; alone, it says how
   package   the stages of the package alone, on the release build
   twice     the release and its package built again from a clone elsewhere: the same bytes
-  environments  Python, R and C++ built of their recipes, twice each, and a line run in a session of each; needs a network
+  environments  Python, R, C++ and a desktop built of their recipes, twice each, and a line run in a session of each; needs
+            a network
   requests  generated requests alone, on the release build; FARDEL_REQUESTS_SECONDS and FARDEL_SEED say how long and
             from which seed
-  apps      JupyterLab and five other apps as their makers ship them, installed, opened and used in a browser, and forty
-            JupyterLabs while the server is killed; on the release build, some forty minutes
+  apps      JupyterLab and five other apps as their makers ship them, and a desktop of its recipe, installed, opened and used
+            in a browser, and forty JupyterLabs while the server is killed; on the release build, some fifty minutes
   shows     what is promised of a large site: ten thousand seeds, ten thousand races for a path of a folder, folders of
             1 GiB, ten million rows of the audit log, classes of 80 and 100, pages of 500 users, files of 20 GB by a
             browser, the starts that seven days tell, a catalog of 2,000 users while 50 click, an image of 2 GB of a

