@@ -39,20 +39,16 @@ pub fn find(server: &Server, session: SessionId) -> Result<Option<SessionRoute>,
         }))
 }
 
-/// The containers of all running sessions of several, with the names of their sessions. Costs one visit of each live
-/// session.
+/// The containers of all running sessions of several, with the names of their sessions. Costs one visit of each container with a
+/// place on a node.
 pub fn joined(server: &Server) -> Result<BTreeMap<ContainerName, SessionName>, Failure> {
     let what = "list sessions of several containers";
     server.catalog().read_now(what, |view| {
-        let mut all = BTreeMap::new();
-        let live = view.live_sessions()?;
-        for session in live.iter().filter(|one| is_of_several(one)) {
-            for container in session.live_containers() {
-                let name = session.container_name(container.index);
-                all.insert(name, session.name.clone());
-            }
-        }
-        Ok(all)
+        let running = view.running_containers()?.into_iter();
+        let of_several = running.filter(|container| container.of > 1);
+        Ok(of_several
+            .map(|container| (container.name, container.session))
+            .collect())
     })
 }
 

@@ -1,8 +1,9 @@
 //! Container rows: read with the row of their session, written where they changed. What a move means is
 //! `rules::workload`'s.
 
-use rules::names::{NodeId, SessionId};
+use rules::names::{ContainerName, NodeId, SessionId, SessionName, UserId};
 use rules::resources::DeviceShare;
+use rules::tenancy::{DomainId, ProjectId};
 use rules::units::Timestamp;
 use rules::workload::container::{ContainerProgress, SessionContainer};
 use rules::workload::outcome::Outcome;
@@ -11,9 +12,54 @@ use rusqlite::types::Type;
 use serde::Deserialize;
 use uuid::Uuid;
 
+use super::policies::PolicySubjects;
+use super::reader::ReadTransaction;
 use super::value;
 use super::writer::Rows;
 use crate::Failure;
+
+/// A container that may live, of a session that runs.
+#[derive(Debug, Clone)]
+pub(crate) struct RunningContainer {
+    pub(crate) name: ContainerName,
+    pub(crate) session: SessionName,
+    /// Whose policies hold for it.
+    pub(crate) subjects: PolicySubjects,
+    /// How many containers its session has.
+    pub(crate) of: u32,
+}
+
+impl ReadTransaction<'_> {
+    /// The containers of all sessions that run, but for those that ended: as `Session::live_containers` has them. Costs one visit
+    /// of each that has a place on a node, none of what waits.
+    pub(crate) fn running_containers(&self) -> Result<Vec<RunningContainer>, Failure> {
+        let mut statement = self.connection.prepare_cached(
+            "select session.id, incarnation, position, name, domain, project, owner, containers
+             from container
+             join session on session.id = container.session
+             where container.state <> 'ended'
+                 and session.state = 'running'
+             order by session.id, position",
+        )?;
+        let rows = statement.query_map([], |row| {
+            Ok(RunningContainer {
+                name: ContainerName {
+                    session: SessionId(value::id(row, 0)?),
+                    incarnation: row.get(1)?,
+                    index: row.get(2)?,
+                },
+                session: value::word(row, "name", |name| SessionName::parse(name).ok())?,
+                subjects: PolicySubjects {
+                    domain: DomainId(value::id(row, 4)?),
+                    project: ProjectId(value::id(row, 5)?),
+                    user: UserId(value::id(row, 6)?),
+                },
+                of: row.get(7)?,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+}
 
 /// The containers of a row of `session`, as a list in JSON; `[]` where there are none.
 pub(super) const COLUMN: &str = "(

@@ -105,8 +105,12 @@ pub(in crate::actions) struct NameCache<'v, 'c> {
 
 impl<'v, 'c> NameCache<'v, 'c> {
     pub(in crate::actions) fn new(view: &'v ReadTransaction<'c>) -> Result<Self, Failure> {
-        let groups = view.resource_groups()?;
-        Ok(Self {
+        Ok(Self::of_groups(view, view.resource_groups()?))
+    }
+
+    /// The same where all groups were read already.
+    pub(super) fn of_groups(view: &'v ReadTransaction<'c>, groups: Vec<ResourceGroup>) -> Self {
+        Self {
             view,
             nodes: None,
             users: BTreeMap::new(),
@@ -115,7 +119,7 @@ impl<'v, 'c> NameCache<'v, 'c> {
                 0 | 1 => Vec::new(),
                 _ => groups,
             },
-        })
+        }
     }
 
     fn group_of(&self, session: SessionId) -> Result<Option<TenantName>, Failure> {
