@@ -377,6 +377,7 @@ fn shows(gate: &mut Gate, binary: &Path) {
             .variable("FARDEL_FOLDER_MIB", ONE_GIB)
             .run()
     });
+    gate.stage("folders of 1 GiB in the vm", vm::folder_limits);
     gate.stage("audit log at its size", || audit::at_size(binary));
     gate.stage("a class of eighty", || {
         Program::cargo()

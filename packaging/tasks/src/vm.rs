@@ -14,6 +14,7 @@
 //! ```
 
 mod airgap;
+mod folder_limits;
 mod guest;
 mod machine;
 mod network;
@@ -61,6 +62,7 @@ usage: cargo ci vm root [--suite NAME]
        cargo ci vm trouble [--binary FILE]
        cargo ci vm volumes [--binary FILE]
        cargo ci vm pool [--binary FILE]
+       cargo ci vm folder-limits
        cargo ci vm network [--binary FILE]
        cargo ci vm processors [--binary FILE]
        cargo ci vm cluster [--nodes NUMBER] [--memory MIB] [--limit SECONDS] [--share NAME=FOLDER]...
@@ -77,6 +79,7 @@ usage: cargo ci vm root [--suite NAME]
   volumes   a file server is gone for ten minutes: only the sessions on its share wait; p99 of its pages
             beside that before and after
   pool      writes into a folder in the pool beside the same on the disk below it: figures on one line
+  folder-limits  two users at 1 GiB each, held by the quota of the disk and then in a pool; the debug build
   network   another address by the console, taken back by itself unless it is kept
   power-cut the power goes, again and again; nothing acknowledged may be lost
   run       boot, run SCRIPT inside as root, and end with its code
@@ -149,6 +152,7 @@ pub(crate) fn command(words: &[&str], came_from: &Path) -> Result<u8, Failure> {
         Verb::Suite { emulated } => {
             suite::run(&program::built("debug")?, emulated, suite::Extent::Whole).map(|()| 0)
         }
+        Verb::FolderLimits => folder_limits::run(&Root::ready()?).map(|()| 0),
         Verb::Run(request) => run(&request),
         Verb::Cluster(options) => vm_cluster::run(&Root::ready()?, &options)
             .map(|code| u8::try_from(code).unwrap_or(u8::MAX)),
@@ -250,6 +254,14 @@ pub(crate) fn nightly(gate: &mut Gate) {
     });
 }
 
+/// Two users at 1 GiB each in a guest: as `vm folder-limits`.
+pub(crate) fn folder_limits() -> Result<(), Failure> {
+    match missing() {
+        Some(reason) => crate::leave_out("folders of 1 GiB in the vm", &reason),
+        None => folder_limits::run(&Root::ready()?),
+    }
+}
+
 /// What runs inside a guest; asked for by scripts of scenarios only.
 pub(crate) fn guest(words: &[&str]) -> Result<(), Failure> {
     guest::main(words)
@@ -265,6 +277,7 @@ pub(crate) fn missing() -> Option<String> {
 enum Verb {
     Root(&'static str),
     Suite { emulated: bool },
+    FolderLimits,
     Run(Request),
     Cluster(vm_cluster::ClusterOptions),
     Trial(Trial),
@@ -300,6 +313,7 @@ fn verb(words: &[&str], came_from: &Path) -> Option<Verb> {
         ["root"] => Some(Verb::Root(root::SUITE)),
         ["root", "--suite", name] => suite_of(name).map(Verb::Root),
         ["suite"] => Some(Verb::Suite { emulated: false }),
+        ["folder-limits"] => Some(Verb::FolderLimits),
         ["suite", "--in", "qemu"] => Some(Verb::Suite { emulated: true }),
         ["run", rest @ ..] => Some(Verb::Run(parsed(rest, came_from)?)),
         ["cluster", rest @ ..] => clustered(rest, came_from).map(Verb::Cluster),

@@ -1,6 +1,6 @@
 //! Two users on a box of their own, with real sessions and over the routes: what a session writes and what an upload brings
 //! both stop at the limit of their owner's folders, and the neighbour goes on. `FARDEL_FOLDER_MIB` says how large the limit
-//! is; at night it is 1 GiB.
+//! is; at night it is 1 GiB, here and in a guest where the disk's own quota holds it, or a pool of `FARDEL_FOLDER_POOL`.
 
 use std::fs;
 use std::path::Path;
@@ -225,6 +225,16 @@ async fn a_session_and_an_upload_stop_at_the_limit_and_the_neighbour_goes_on() {
         whole.end().await;
         return skips::skip(NAME, "this machine holds no limit of folders");
     }
+
+    // Read by the scenario of the guest, which knows what must hold them there.
+    let held = Command::new("stat")
+        .args(["--file-system", "--format=held by %T"])
+        .arg(files)
+        .output();
+    println!(
+        "{}",
+        String::from_utf8_lossy(&held.expect("it runs").stdout)
+    );
 
     // An upload is on its way when a session takes what is left.
     let quarter = limit / 4;

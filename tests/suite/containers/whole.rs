@@ -71,6 +71,9 @@ impl Whole {
         };
         let machine =
             LocalNode::open(options, Arc::new(NoImages), Clock::system()).expect("it opens");
+        if let Ok(size) = std::env::var("FARDEL_FOLDER_POOL") {
+            machine.set_pool(rules::storage::pool_setting(&size).expect("a size"));
+        }
         let mut findings = machine.findings().iter();
         if let Some(finding) = findings.find(|finding| finding.prevents_containers) {
             skips::skip(name, &finding.what);
